@@ -58,15 +58,15 @@ def mcp(context: click.Context, /, folder: Path, within: tuple[str, ...], quiet:
     stored = stored_answers(folder)
 
     # Here, because it takes numba and RocksDB with it.
-    from stream_lsh import prepare
-    from stream_lsh.mcp.notes import FOR_NOTES, Notes, opened
+    from stream_lsh import Deduplicator, prepare
+    from stream_lsh.mcp.notes import FOR_NOTES, Notes
     from stream_lsh.mcp.scope import Scope
     from stream_lsh.mcp.server import serve
 
     new = {**FOR_NOTES, **({"match_within": list(values)} if values else {})}
     settings = load_settings(context, defaults=new if stored is None else bound(stored, context.params["measure"]))
     prepare(settings)
-    with opened(folder, settings) as deduplicator:
+    with Deduplicator(settings, index=folder, commit="manual") as deduplicator:
         notes = Notes(deduplicator, Scope(deduplicator.settings.match_within, values))
         if not quiet:
             complain(f"serving {folder} with {count(len(deduplicator), 'note')} on standard input and output")

@@ -145,12 +145,13 @@ def option(
         text: the help; a default is added.
         name: of the parameter, if it is not that of the option. given: for `Option`.
     """
-    flags, _, metavar = declared.partition(" ") if ", " not in declared else (declared, "", "")
-    if not metavar and type is None and "/" not in flags:
+    *others, last = declared.split(", ")
+    flag, _, metavar = last.partition(" ")
+    if not metavar and type is None and "/" not in flag:
         given["is_flag"] = True
     shown = "" if given.get("show_default") else _shown(given.get("default"))
     return Option(
-        [*flags.split(", "), *([] if name is None else [name])], type=type, metavar=metavar or None, section=section,
+        [*others, flag, *([] if name is None else [name])], type=type, metavar=metavar or None, section=section,
         help=text + shown, **given,
     )  # fmt: skip
 
