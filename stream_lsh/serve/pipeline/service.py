@@ -205,7 +205,7 @@ class PipelineService(Interface):
         try:
             (verdicts, rejected), as_of = await self._lookup.ask(ask)
         except NotReady as error:
-            raise Problem(503, f"nothing can be checked yet: {error}", headers={"Retry-After": "5"}) from None
+            raise Problem(503, f"nothing can be checked yet: {error}", after=5) from None
         facts = b',"as_of":%b}' % orjson.dumps(as_of.facts)
         return Answers([verdict[:-1] + facts for verdict in verdicts], rejected)
 
@@ -325,10 +325,7 @@ class PipelineService(Interface):
                 404, f"the document was rejected: {found['detail']}", code="unknown_document", more={"verdict": said}
             )  # fmt: skip
         if id in self._late:
-            raise Problem(
-                404, "it is accepted, and its verdict is not there yet", code="unknown_document",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
+            raise Problem(404, "it is accepted, and its verdict is not there yet", code="unknown_document", after=1)
         raise Problem(
             404, f"no document with the id {shown(id)} is among the last "
             f"{self.limits.kept_events:,} whose verdicts this service stores (--keep-events), or it was deleted; the "
@@ -379,7 +376,7 @@ class PipelineService(Interface):
         """The groups. Raises Problem: the changelog is not read yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
         if self._groups_reader is None or not self._groups_reader.ever:
-            raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
+            raise Problem(503, "the groups are not read yet", after=5)
         return self._copy
 
     async def place(self, place: Place | None) -> Place:
