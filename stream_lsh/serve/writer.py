@@ -63,9 +63,10 @@ class Answers:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Work:
-    """What is asked of the writer. The rest is of work that changes the index.
+    """What is asked of the writer. The attributes are of work that changes the index.
 
     Attributes:
+        retry: the idempotency key.
         durable: whether the answer waits for the commit.
         condition: on the version of the first document.
         trace: the trace context of the request.
@@ -292,9 +293,7 @@ class Writer:
         pause = 0.0
         try:
             for same in _together(taken):
-                if isinstance(same[0].work, Look):
-                    self._look(same)
-                elif unanswered := [waiting for waiting in same if not self._answered(waiting)]:
+                if unanswered := [waiting for waiting in same if not self._answered(waiting)]:
                     self._judge(unanswered)
             pause = self._engine.index.pause * sum(len(w.work) for w in taken if isinstance(w.work, Add)) / 1000
             late = [waiting for waiting in taken if waiting.work.durable and waiting.error is None]
