@@ -9,6 +9,7 @@ from typing import Any
 
 import stream_lsh
 from stream_lsh import client, testing
+from stream_lsh.client.operations import many, one
 from stream_lsh.families.signer import Signed
 
 INTRODUCTION = """\
@@ -44,8 +45,10 @@ def signature_of(function: Any, name: str, *, of_class: bool) -> str:
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
         stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         parts.append(f"{stars}{parameter.name}: {parameter.annotation}{default}")
-    returns = inspect.signature(function).return_annotation
-    said = "" if returns in (None, "None", inspect.Signature.empty) else f" -> {returns}"
+    # The clients' operations make requests, and their methods have the results.
+    returns = str(inspect.signature(function).return_annotation)
+    returns = re.sub(r"^Calls\b", "Iterator", re.sub(r"^Call\[(.*)\]$", r"\1", returns))
+    said = "" if returns in ("None", str(inspect.Signature.empty)) else f" -> {returns}"
     whole = f"{name}({', '.join(parts)}){said}"
     if len(whole) > 100:
         whole = "\n    ".join([f"{name}(", *(f"{part}," for part in parts)]) + f"\n){said}"
@@ -80,7 +83,7 @@ def methods_of(cls: type) -> list[tuple[str, Any]]:
     for base in cls.__mro__[:-1]:
         for name, value in vars(base).items():
             shown = not name.startswith("_") or name in ("__contains__", "__len__")
-            if shown and (inspect.isfunction(value) or isinstance(value, property)):
+            if shown and (inspect.isfunction(value) or isinstance(value, property | one | many)):
                 found.setdefault(name, value)
     return list(found.items())
 
@@ -95,6 +98,7 @@ def class_page(name: str, module: ModuleType = stream_lsh) -> str:
     for method, value in methods_of(cls) if name in WITH_METHODS else []:
         shown = {"__contains__": "in", "__len__": "len"}.get(method, method)
         out.append(f"### {name}: {shown}\n")
+        value = value.make if isinstance(value, one | many) else value
         if isinstance(value, property):
             out.append(described(value.__doc__))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -74,6 +75,13 @@ def read_receivers(path: Path, rules: Sequence[Rule]) -> tuple[Receiver, ...]:
         names.add(receiver.name)
         receivers.append(receiver)
     return tuple(receivers)
+
+
+def variable(where: str, name: str) -> str:
+    """The value of an environment variable. Raises UsageError, which begins with `where`: it is missing or empty."""
+    if not (value := os.environ.get(name)):
+        raise UsageError(f"{where}: there is no such environment variable, or it is empty; set it")
+    return value
 
 
 def _receiver(table: Mapping[str, Any], where: str) -> Receiver:

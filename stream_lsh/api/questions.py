@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any
 
@@ -82,15 +82,10 @@ class Questions:
             raise TypeError(f"texts is a {type(texts).__name__}, not an iterable of texts")
         iterator, answers = iter(texts), list[list[Match]]()
         while some := list(islice(iterator, BATCH)):
-            answers += self._answers(self._asked(some, within))
+            found = asked(self.settings, self._engine.fields, some, within)
+            with self._guard.whole():
+                answers += similar(self._index, found, self._engine.seq)
         return answers
-
-    def _asked(self, texts: Sequence[Wanted], within: Mapping[str, str | int | None] | None) -> Columns:
-        return asked(self.settings, self._engine.fields, texts, within)
-
-    def _answers(self, found: Columns) -> Iterator[list[Match]]:
-        with self._guard.whole():
-            return iter(similar(self._index, found, self._engine.seq))
 
     def get(self, id: str | int) -> StoredDocument | None:
         """The document with an id; None if there is none, or if it has left the window.

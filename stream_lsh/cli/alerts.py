@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 from pathlib import Path
@@ -14,13 +13,15 @@ import click
 
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Group, Option
+from stream_lsh.cli.group import Command, Group
 from stream_lsh.cli.options import (
     KAFKA,
     KAFKA_SECTIONS,
-    OUTPUTS,
+    PATH,
     index_option,
+    json_option,
     load_settings,
+    option,
     quiet_option,
     settings_options,
 )
@@ -46,7 +47,6 @@ stream-lsh alerts send --url-env HOOK_URL --topic-prefix news --receiver desk
 RESEND_EXAMPLES = """
 stream-lsh alerts resend desk --index index
 """
-ATTEMPTS, TIMEOUT = 10, 10.0
 RECEIVER = "webhook"
 SENDING = "Sending"
 NOT_KNOWN = (
@@ -82,7 +82,7 @@ documents and without --max-future. `group` is only a number. The id of a kept d
 The alerts are sentences on a terminal, and JSON lines elsewhere.""",
     params=[
         index_option(required=True),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
+        json_option(),
         quiet_option(),
     ],
 )
@@ -118,35 +118,32 @@ X-Stream-Lsh-Signature has the time of sending, and the HMAC of time and body. A
 in 1, 2, 4 ... 300 seconds or after Retry-After, up to --attempts times. A refused alert is not sent again: redirects,
 and 400 to 499 except 408, 425 and 429. In the end the alert is a dead letter, and the next one is sent.""",
     params=[
-        Option(["--url"], metavar="URL", section=SENDING, help="address of the receiver"),
-        Option(
-            ["--url-env"], metavar="NAME", section=SENDING, help="environment variable with a secret URL"
+        option(SENDING, "--url URL", "address of the receiver"),
+        option(SENDING, "--url-env NAME", "environment variable with a secret URL"),
+        option(
+            SENDING, "--secret-env NAME",
+            "environment variable with the secret that signs the alerts; default: they are not signed",
         ),
-        Option(
-            ["--secret-env"], metavar="NAME", section=SENDING,
-            help="environment variable with the secret that signs the alerts; default: they are not signed",
+        option(
+            SENDING, "--position FILE", "file with the position in ALERTS, one for each receiver  [ALERTS.sent]", PATH
         ),
-        Option(
-            ["--position"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="file with the position in ALERTS, one for each receiver  [ALERTS.sent]",
+        option(
+            SENDING, "--receiver NAME",
+            f"on Kafka, last part of the consumer group, one for each receiver  [{RECEIVER}]", callback=_receiver,
         ),
-        Option(
-            ["--receiver"], metavar="NAME", section=SENDING, callback=_receiver,
-            help=f"on Kafka, last part of the consumer group, one for each receiver  [{RECEIVER}]",
+        option(
+            SENDING, "--dead-letters FILE",
+            "file for alerts that were not accepted  [ALERTS.dead-letters; on Kafka alerts.dead-letters]", PATH,
         ),
-        Option(
-            ["--dead-letters"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="file for alerts that were not accepted  [ALERTS.dead-letters; on Kafka alerts.dead-letters]",
+        option(
+            SENDING, "--timeout SECONDS", "seconds that a request may take", click.FloatRange(min=0.1, max=300),
+            default=10,
         ),
-        Option(
-            ["--timeout"], type=click.FloatRange(min=0.1, max=300), default=TIMEOUT, metavar="SECONDS", section=SENDING,
-            help=f"seconds that a request may take  [{TIMEOUT:g}]",
+        option(
+            SENDING, "--attempts N", "attempts before an alert is a dead letter", click.IntRange(min=1, max=1000),
+            default=10,
         ),
-        Option(
-            ["--attempts"], type=click.IntRange(min=1, max=1000), default=ATTEMPTS, metavar="N", section=SENDING,
-            help=f"attempts before an alert is a dead letter  [{ATTEMPTS}]",
-        ),
-        Option(["--until-end"], is_flag=True, section=SENDING, help="stop at the present end of the file or topic"),
+        option(SENDING, "--until-end", "stop at the present end of the file or topic"),
         quiet_option(),
         *settings_options((*KAFKA_SECTIONS[KAFKA], "session_timeout_ms", "give_up_seconds"), KafkaSettings),
     ],
@@ -158,6 +155,7 @@ def send(
     position: Path | None, receiver: str | None, dead_letters: Path | None, timeout: float, attempts: int,
     until_end: bool, quiet: bool, **_: Any,
 ) -> None:  # fmt: skip
+    from stream_lsh.alerts.receivers import variable
     from stream_lsh.embedded.sending import Courier
     from stream_lsh.embedded.webhook import Webhook
 
@@ -167,8 +165,8 @@ def send(
         raise UsageError(f"{alerts} is compressed, and cannot be followed: give dedup --alerts a name without a suffix")
     if (receiver if alerts is not None else position) is not None:
         raise UsageError("--position is for a file of alerts, --receiver for those on Kafka: leave the other one out")
-    address = url if url_env is None else _variable("--url-env", url_env)
-    secret = None if secret_env is None else _variable("--secret-env", secret_env).encode()
+    address = url if url_env is None else variable(f"--url-env {url_env}", url_env)
+    secret = None if secret_env is None else variable(f"--secret-env {secret_env}", secret_env).encode()
     webhook = Webhook(str(address), secret, timeout)
     name = "alerts" if alerts is None else str(alerts)
     dead_letters = dead_letters or Path(name + ".dead-letters")
@@ -226,13 +224,6 @@ def _send_from_kafka(settings: KafkaSettings, receiver: str, courier: Courier, *
 
     with Signals() as signals:
         signals.run(work)
-
-
-def _variable(option: str, name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise UsageError(f"{option} {name}: there is no such environment variable, or it is empty; set it")
-    return value
 
 
 def sentence(found: Rehearsed) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from stream_lsh.audit.figures import FIGURES, Condition
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import OUTPUTS, index_option
+from stream_lsh.cli.group import Command
+from stream_lsh.cli.options import FILE, OUTPUTS, index_option, json_option, option
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.errors import OutputError, StreamLshError
 from stream_lsh.wording import count, percent
@@ -23,7 +23,6 @@ stream-lsh audit --index index --fail-if "dropped_share_of_source>0.5"
 stream-lsh audit --index index --json > audit.json
 """
 SECTION = "Audit"
-FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(
@@ -39,23 +38,19 @@ Another process may be writing to the index: the last commit is read, and nothin
 The figures of --fail-if are {", ".join(FIGURES)}. The exit code is 1 if one of its conditions holds.""",
     params=[
         index_option(required=True),
-        Option(["--html"], type=FILE, metavar="FILE", section=OUTPUTS, help="write the report; a file is replaced"),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="one JSON object, without texts"),
-        Option(
-            ["--labels"], type=FILE, metavar="FILE", section=SECTION,
-            help="the labels that the report saved, as JSON lines",
+        option(OUTPUTS, "--html FILE", "write the report; a file is replaced", FILE),
+        json_option(text="one JSON object, without texts"),
+        option(SECTION, "--labels FILE", "the labels that the report saved, as JSON lines", FILE),
+        option(
+            SECTION, "--verdicts FILE",
+            "verdicts of dedup, as JSON lines; what was not compared is counted in them", FILE,
         ),
-        Option(
-            ["--verdicts"], type=FILE, metavar="FILE", section=SECTION,
-            help="verdicts of dedup, as JSON lines; what was not compared is counted in them",
+        option(
+            SECTION, "--sample N", "drops to label, a fifth in each stratum", click.IntRange(5, 5000), default=100
         ),
-        Option(
-            ["--sample"], type=click.IntRange(5, 5000), default=100, metavar="N", section=SECTION,
-            help="drops to label, a fifth in each stratum  [100]",
-        ),
-        Option(
-            ["--fail-if"], multiple=True, metavar="FIGURE>NUMBER", section=SECTION,
-            help="end with exit code 1 if the condition holds; also >=, < and <=; repeatable",
+        option(
+            SECTION, "--fail-if FIGURE>NUMBER",
+            "end with exit code 1 if the condition holds; also >=, < and <=; repeatable", multiple=True,
         ),
     ],
 )  # fmt: skip

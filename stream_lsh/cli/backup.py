@@ -8,7 +8,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command
-from stream_lsh.cli.options import index_option, quiet_option
+from stream_lsh.cli.options import FOLDER, index_option, quiet_option
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.serve.beside import backup as backup_beside
 from stream_lsh.serve.beside import is_served
@@ -31,7 +31,7 @@ DIR to another disk or machine.
 The outputs of `dedup` are not copied. `stream-lsh restore` makes an index of the backup.""",
     params=[index_option(required=True), quiet_option()],
 )
-@click.argument("destination", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("destination", metavar="DIR", type=FOLDER)
 def backup(destination: Path, folder: Path, quiet: bool) -> None:
     stored_settings(folder)  # there is one
     destination = destination.absolute()

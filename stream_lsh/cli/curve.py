@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +20,10 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 def terminal_plot(curve: Curve, *, unicode: bool = True) -> list[str]:
     """P(candidate) over similarity or distance as lines of at most 80 columns; plain ASCII if not `unicode`."""
-    marks = [(curve.asked, _asked(curve))]
+    marks, reach = [(curve.asked, _asked(curve))], _reach(curve)
     if curve.measure == "jaccard":
         marks.append((curve.banding.halfway, HALFWAY))
-    return _plotted(curve.at, _reach(curve), marks, unicode)
-
-
-def _plotted(
-    probability: Callable[[float], float], reach: float, marks: Sequence[tuple[float, str]], unicode: bool
-) -> list[str]:
-    """A probability from 0 to `reach`, and marks (where, name) below."""
-    heights = [probability((column + 0.5) / WIDTH * reach) * HEIGHT for column in range(WIDTH)]
+    heights = [curve.at((column + 0.5) / WIDTH * reach) * HEIGHT for column in range(WIDTH)]
     lines = []
     for row in range(HEIGHT - 1, -1, -1):
         label = f"{100 * (row + 1) / HEIGHT:4.0f} %" if row in (HEIGHT - 1, HEIGHT // 2 - 1) else "      "

@@ -10,7 +10,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import DOCUMENTS, OUTPUTS, erase_option, index_option, quiet_option
+from stream_lsh.cli.options import DOCUMENTS, OUTPUTS, erase_option, index_option, option, quiet_option
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.documents.fields import json_id
 from stream_lsh.errors import InputError, UsageError
@@ -29,9 +29,8 @@ STANDARD = "-"
 
 def json_id_option() -> Option:
     """`--json-id`: what IDs are."""
-    return Option(
-        ["--json-id", "as_json"], is_flag=True, section=DOCUMENTS,
-        help='each ID is JSON: 17 is a number, "17" with its quotes a string',
+    return option(
+        DOCUMENTS, "--json-id", 'each ID is JSON: 17 is a number, "17" with its quotes a string', name="as_json"
     )  # fmt: skip
 
 
@@ -65,14 +64,12 @@ The deleted texts are erased from the disk after --erase-hours, by the next run 
 writing to the index. A feed can also delete, with --deleted-field.""",
     params=[
         json_id_option(),
-        Option(
-            ["--unique"], metavar="FILE", section=OUTPUTS,
-            help="file of unique documents that dedup has written; a line is added for each deleted document, with the "
-            "new representative",
+        option(
+            OUTPUTS, "--unique FILE", "file of unique documents that dedup has written; a line is added for each "
+            "deleted document, with the new representative",
         ),
-        Option(
-            ["--groups"], metavar="FILE", section=OUTPUTS,
-            help="file of group events that dedup has written; the new events are added",
+        option(
+            OUTPUTS, "--groups FILE", "file of group events that dedup has written; the new events are added"
         ),
         index_option(required=True),
         erase_option(),
@@ -85,9 +82,9 @@ def delete(
     erase_hours: float | None, quiet: bool,
 ) -> None:  # fmt: skip
     wanted = wanted_ids(ids, as_json=as_json)
-    for option, path in (("--unique", unique), ("--groups", groups)):
+    for flag, path in (("--unique", unique), ("--groups", groups)):
         if path == STANDARD:
-            raise UsageError(f"{option} - is where the verdicts are written; give the file that dedup has written")
+            raise UsageError(f"{flag} - is where the verdicts are written; give the file that dedup has written")
     asked = there = 0
     for many, found, lines in deletions(wanted, folder, unique, groups, erase_hours):
         asked, there = asked + many, there + found
@@ -105,10 +102,10 @@ def deletions(
     """Delete documents; as soon as some are: how many were asked for, how many were there, and the verdicts."""
     settings = stored_settings(folder, **({} if erase_hours is None else {"erase_hours": erase_hours}))
     if is_served(folder):
-        for option, given in (("--unique", unique), ("--groups", groups), ("--erase-hours", erase_hours)):
+        for flag, given in (("--unique", unique), ("--groups", groups), ("--erase-hours", erase_hours)):
             if given is not None:
                 raise UsageError(
-                    f"{option}: a service has the index in {folder}, and takes no such option; leave it out, or stop "
+                    f"{flag}: a service has the index in {folder}, and takes no such option; leave it out, or stop "
                     "the service first"
                 )
         for line in delete_beside(ids, folder):

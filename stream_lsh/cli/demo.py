@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from stream_lsh.cli.demo_kafka import run_on_kafka
 from stream_lsh.cli.extra import SERVE_PACKAGES, require
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import quiet_option
+from stream_lsh.cli.group import OPTIONS, Command, Option
+from stream_lsh.cli.options import FOLDER, option, quiet_option
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import OutputError, UsageError
@@ -29,6 +30,10 @@ stream-lsh demo --kafka
 stream-lsh demo --kafka --bootstrap-servers kafka-1:9092 --rate 100
 """
 DOCUMENTS, ARTICLES = 2000, 1200  # without --stories, and with it
+
+
+def _number(declared: str, text: str, type: Any, default: int, name: str | None = None) -> Option:
+    return option(OPTIONS, declared, text, type, name=name, default=default, show_default=True)
 
 
 @click.command(
@@ -50,35 +55,22 @@ until Ctrl-C. The feed then has stories that spread, are corrected and withdrawn
 With --bootstrap-servers, or STREAM_LSH_BOOTSTRAP_SERVERS, the demo uses your brokers instead, with the other variables
 of the connection. Its topics have a prefix of their own, and are deleted at the end; with --keep everything stays.""",
     params=[
-        Option(
-            ["--documents"], type=click.IntRange(40, 200_000), show_default=f"{DOCUMENTS}; {ARTICLES} with --stories",
-            help="documents of the feed",
+        option(
+            OPTIONS, "--documents", "documents of the feed", click.IntRange(40, 200_000),
+            show_default=f"{DOCUMENTS}; {ARTICLES} with --stories",
         ),
-        Option(["--seed"], type=int, default=1, show_default=True, help="number that the feed is made from"),
-        Option(
-            ["--keep"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-            help="folder for the feed, its true pairs, the outputs and the index",
+        _number("--seed", "number that the feed is made from", int, 1),
+        option(OPTIONS, "--keep DIR", "folder for the feed, its true pairs, the outputs and the index", FOLDER),
+        _number("--pairs", "pairs to show; with --kafka, every five seconds", click.IntRange(0, 20), 4, "examples"),
+        option(OPTIONS, "--feed", "only print the feed, as JSON lines"),
+        option(OPTIONS, "--stories", "a week of news in different words, grouped by event"),
+        option(OPTIONS, "--serve", "serve the feed live, with a page", name="live"),
+        option(OPTIONS, "--kafka", "the same with a pipeline on Kafka, and a broker of its own"),
+        option(
+            OPTIONS, "--bootstrap-servers HOST:PORT", "with --kafka, your brokers instead of its own", name="servers"
         ),
-        Option(
-            ["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True,
-            help="pairs to show; with --kafka, every five seconds",
-        ),
-        Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
-        Option(["--stories"], is_flag=True, help="a week of news in different words, grouped by event"),
-        Option(["--serve", "live"], is_flag=True, help="serve the feed live, with a page"),
-        Option(["--kafka"], is_flag=True, help="the same with a pipeline on Kafka, and a broker of its own"),
-        Option(
-            ["--bootstrap-servers", "servers"], metavar="HOST:PORT",
-            help="with --kafka, your brokers instead of its own",
-        ),
-        Option(
-            ["--rate"], type=click.IntRange(1, 10_000), default=20, show_default=True,
-            help="with --serve or --kafka, documents per second",
-        ),
-        Option(
-            ["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True,
-            help="with --serve or --kafka, port of the page",
-        ),
+        _number("--rate", "with --serve or --kafka, documents per second", click.IntRange(1, 10_000), 20),
+        _number("--port", "with --serve or --kafka, port of the page", click.IntRange(0, 65535), 8765),
         quiet_option(),
     ],
 )  # fmt: skip

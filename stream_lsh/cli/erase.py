@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import INDEX, index_option, quiet_option
+from stream_lsh.cli.group import Command
+from stream_lsh.cli.options import INDEX, index_option, option, quiet_option
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.errors import StoreError
 from stream_lsh.wording import count
@@ -30,7 +30,7 @@ No other process may be writing to the index: a service or a run erases by itsel
 documents, verdicts, pairs) are not changed.""",
     params=[
         index_option(required=True),
-        Option(["--now"], is_flag=True, section=INDEX, help="also versions that are not due yet"),
+        option(INDEX, "--now", "also versions that are not due yet"),
         quiet_option(),
     ],
 )

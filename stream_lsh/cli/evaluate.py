@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import Command
 from stream_lsh.cli.limit import asked_of, left_out, limit_of
-from stream_lsh.cli.options import load_settings, quiet_option, settings_options
+from stream_lsh.cli.options import json_option, load_settings, option, quiet_option, settings_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
@@ -45,6 +45,7 @@ SETTINGS = (
 )  # fmt: skip
 LONG = 3.0  # seconds of comparing that are announced
 WORKERS = 2
+TRUTH, OUTPUT = "Truth", "Output"  # sections of the help
 
 
 @click.command(
@@ -64,20 +65,17 @@ With --labels the groups of `dedup` (--compare-with kept) are compared with the 
 B-cubed precision and recall, and the adjusted Rand index. --measure tf-idf needs --labels, and uses --time-field if it
 is given.""",
     params=[
-        Option(["--truth"], metavar="FILE", section="Truth", help="file with the true pairs; also .gz, .xz, .zst"),
-        Option(
-            ["--labels"], metavar="FIELD", section="Truth",
-            help="field with the label of a document; groups are compared instead of pairs",
+        option(TRUTH, "--truth FILE", "file with the true pairs; also .gz, .xz, .zst"),
+        option(TRUTH, "--labels FIELD", "field with the label of a document; groups are compared instead of pairs"),
+        option(
+            TRUTH, "--limit N", "read only the first N documents; the time grows with the square of N",
+            click.IntRange(min=1),
         ),
-        Option(
-            ["--limit"], type=click.IntRange(min=1), metavar="N", section="Truth",
-            help="read only the first N documents; the time grows with the square of N",
+        option(
+            OUTPUT, "--show N", "missed and false pairs that are shown", click.IntRange(min=0), default=5,
+            show_default=True,
         ),
-        Option(
-            ["--show"], type=click.IntRange(min=0), default=5, metavar="N", section="Output", show_default=True,
-            help="missed and false pairs that are shown",
-        ),
-        Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
+        json_option(OUTPUT, "write the figures as one JSON object"),
         *settings_options(SETTINGS),
         quiet_option(),
     ],

@@ -17,6 +17,8 @@ from stream_lsh.hashing import notice
 
 ALL = "stream_lsh.help_all"
 """Key of click's meta: all options are to be shown."""
+OPTIONS = "Options"
+"""The section of options without another one."""
 OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage
 
 
@@ -57,7 +59,7 @@ class Option(click.Option):
     def __init__(
         self,
         *args: Any,
-        section: str = "Options",
+        section: str = OPTIONS,
         common: bool = True,
         brief: str | None = None,
         measures: Collection[str] | None = None,
@@ -126,7 +128,7 @@ class Command(Exemplified):
                 continue
             if not everything and isinstance(parameter, Option):
                 record = record[0], parameter.summary(record[1])
-            title = getattr(parameter, "section", "Options") if everything else "Options"
+            title = getattr(parameter, "section", OPTIONS) if everything else OPTIONS
             sections.setdefault(title, []).append(record)
         # One width for all sections, so that the descriptions are aligned.
         width = max((len(left) for records in sections.values() for left, _ in records), default=0)

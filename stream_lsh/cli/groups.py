@@ -15,7 +15,7 @@ import click
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.growth import draw_growth
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import OUTPUTS, index_option
+from stream_lsh.cli.options import FILE, GROUPS, OUTPUTS, index_option, json_option, option
 from stream_lsh.cli.rows import print_rows
 from stream_lsh.documents.times import UNITS
 from stream_lsh.errors import UsageError
@@ -34,7 +34,6 @@ stream-lsh groups --index index 4711
 stream-lsh groups --index index 4711 --plot growth.svg
 """
 SHOWN = 20  # groups of a table for people
-SECTION = "Groups"
 
 
 class Duration(click.ParamType):
@@ -52,23 +51,20 @@ class Duration(click.ParamType):
 def choice_options() -> list[Option]:
     """Which groups are shown, and how."""
     return [
-        Option(
-            ["--order"], type=click.Choice(["largest", "newest", "growing"]), default="largest", section=SECTION,
-            help="by members; by first member, the latest first; or by members that joined within --since  [largest]",
+        option(
+            GROUPS, "--order",
+            "by members; by first member, the latest first; or by members that joined within --since",
+            click.Choice(["largest", "newest", "growing"]), default="largest",
         ),
-        Option(
-            ["--since"], type=Duration(), metavar="TIME", section=SECTION,
-            help="only groups that a member joined within 90m, 24h, 7d ... before the latest event time of the index, "
-            "or before stream time after it was set back  [24h with --order growing]",
+        option(
+            GROUPS, "--since TIME",
+            "only groups that a member joined within 90m, 24h, 7d ... before the latest event time of the index, or "
+            "before stream time after it was set back  [24h with --order growing]", Duration(),
         ),
-        Option(
-            ["--limit"], type=click.IntRange(min=1), metavar="N", section=SECTION,
-            help=f"show the first N  [{SHOWN} on a terminal]",
-        ),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
-        Option(
-            ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section=OUTPUTS,
-            help="with GROUP, write an image of its members and sources over time",
+        option(GROUPS, "--limit N", f"show the first N  [{SHOWN} on a terminal]", click.IntRange(min=1)),
+        json_option(),
+        option(
+            OUTPUTS, "--plot FILE.png|.svg", "with GROUP, write an image of its members and sources over time", FILE
         ),
     ]  # fmt: skip
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import config_option, load_settings, quiet_option
+from stream_lsh.cli.group import OPTIONS, Command
+from stream_lsh.cli.options import config_option, load_settings, option, quiet_option
 from stream_lsh.errors import StreamLshError
 from stream_lsh.kafka.tools.workers import EVERY_ADDRESS, OTHER, service_health
 from stream_lsh.kafka.tools.workers import health as report_of
@@ -33,14 +33,12 @@ ports of the others.
 
 A service (`stream-lsh serve`) works if it accepts documents.""",
     params=[
-        Option(
-            ["--port"], type=click.IntRange(1, 65535), metavar="N",
-            help="port of the worker's first process, or of the service  [http_port, else 8765]",
+        option(
+            OPTIONS, "--port N", "port of the worker's first process, or of the service  [http_port, else 8765]",
+            click.IntRange(1, 65535),
         ),
-        Option(
-            ["--host"], metavar="ADDRESS", help="address of either  [http_host; 127.0.0.1 if that is every address]"
-        ),
-        Option(["--https"], is_flag=True, help="the service has TLS; its certificate is not checked"),
+        option(OPTIONS, "--host ADDRESS", "address of either  [http_host; 127.0.0.1 if that is every address]"),
+        option(OPTIONS, "--https", "the service has TLS; its certificate is not checked"),
         config_option(),
         quiet_option(),
     ],

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import index_option
+from stream_lsh.cli.group import Command
+from stream_lsh.cli.options import FOLDER, INDEX, index_option, json_option, option
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.wording import duration, plain_table, size
 
@@ -34,11 +34,11 @@ whether it is sound.
 --check reads all of it and compares it with its checksums. The exit code is 3 if something is wrong.""",
     params=[
         index_option(made=False),
-        Option(["--check"], is_flag=True, section="Index", help="read all of it, and compare it with its checksums"),
-        Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object"),
+        option(INDEX, "--check", "read all of it, and compare it with its checksums"),
+        json_option("Output", "one JSON object"),
     ],
 )
-@click.argument("argument", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
+@click.argument("argument", type=FOLDER, metavar="[DIR]", required=False)
 def info(argument: Path | None, folder: Path | None, check: bool, as_json: bool) -> None:
     if argument is not None and folder is not None:
         raise UsageError(f"the index is named twice, {argument} and --index {folder}; name it once")

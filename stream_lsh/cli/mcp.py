@@ -8,9 +8,8 @@ import click
 
 from stream_lsh.cli.extra import MCP_PACKAGES, require
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import Command
 from stream_lsh.cli.options import (
-    DOCUMENTS,
     SECTIONS,
     SIMILARITY,
     config_option,
@@ -18,6 +17,7 @@ from stream_lsh.cli.options import (
     load_settings,
     quiet_option,
     setting,
+    within_option,
 )
 from stream_lsh.cli.query import values_of
 from stream_lsh.cli.stored import bound, stored_answers
@@ -45,11 +45,7 @@ are fields of --match-within.
 One process writes to an index. `query`, `groups` and `info` can read it at the same time.""",
     params=[
         index_option(required=True),
-        Option(
-            ["--within"], metavar="FIELD=VALUE", multiple=True, section=DOCUMENTS,
-            help="the agent's value of a --match-within field; a number, true, false, null or a quoted string is JSON, "
-            "anything else is text; repeatable",
-        ),
+        within_option("the agent's value"),
         *(setting(name) for name in (*SECTIONS[SIMILARITY], "match_within", "on_conflict")),
         config_option(),
         quiet_option(),
@@ -62,15 +58,15 @@ def mcp(context: click.Context, /, folder: Path, within: tuple[str, ...], quiet:
     stored = stored_answers(folder)
 
     # Here, because it takes numba and RocksDB with it.
-    from stream_lsh import prepare
-    from stream_lsh.mcp.notes import FOR_NOTES, Notes, opened
+    from stream_lsh import Deduplicator, prepare
+    from stream_lsh.mcp.notes import FOR_NOTES, Notes
     from stream_lsh.mcp.scope import Scope
     from stream_lsh.mcp.server import serve
 
     new = {**FOR_NOTES, **({"match_within": list(values)} if values else {})}
     settings = load_settings(context, defaults=new if stored is None else bound(stored, context.params["measure"]))
     prepare(settings)
-    with opened(folder, settings) as deduplicator:
+    with Deduplicator(settings, index=folder, commit="manual") as deduplicator:
         notes = Notes(deduplicator, Scope(deduplicator.settings.match_within, values))
         if not quiet:
             complain(f"serving {folder} with {count(len(deduplicator), 'note')} on standard input and output")

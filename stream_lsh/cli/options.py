@@ -18,6 +18,8 @@ from stream_lsh.settings.errors import choices_of, is_list, near
 from stream_lsh.settings.model import KEEP, PER, Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
+PATH = click.Path(path_type=Path)
+FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
 _CONFIG_SHOWN = "stream_lsh.config_shown"  # key of click's meta
 Model = TypeVar("Model", bound=Settings)
 
@@ -132,21 +134,41 @@ def setting(name: str, model: type[Settings] = Settings) -> Option:
     )  # fmt: skip
 
 
+def option(
+    section: str, declared: str, text: str, type: Any = None, *, name: str | None = None, **given: Any
+) -> Option:  # fmt: skip
+    """An option that is no setting.
+
+    Args:
+        section: of the help.
+        declared: as the help shows it: `--quiet, -q` is a flag, `--max-body BYTES` has a value. A flag has no type.
+        text: the help; a default is added.
+        name: of the parameter, if it is not that of the option. given: for `Option`.
+    """
+    *others, last = declared.split(", ")
+    flag, _, metavar = last.partition(" ")
+    if not metavar and type is None and "/" not in flag:
+        given["is_flag"] = True
+    shown = "" if given.get("show_default") else _shown(given.get("default"))
+    return Option(
+        [*others, flag, *([] if name is None else [name])], type=type, metavar=metavar or None, section=section,
+        help=text + shown, **given,
+    )  # fmt: skip
+
+
 def config_option() -> Option:
     """`--config FILE`: settings as TOML."""
-    return Option(
-        ["--config"], type=click.Path(path_type=Path), metavar="FILE", section=RUNNING, envvar=f"{PREFIX}{CONFIG}",
-        help="TOML file with settings; variables STREAM_LSH_* and the command line have precedence  "
-        f"[{CONFIG_FILE}, if it is there]",
+    return option(
+        RUNNING, "--config FILE", "TOML file with settings; variables STREAM_LSH_* and the command line have precedence"
+        f"  [{CONFIG_FILE}, if it is there]", PATH, envvar=f"{PREFIX}{CONFIG}",
     )  # fmt: skip
 
 
 def properties_option() -> Option:
     """`-X KEY=VALUE`: the settings of `PROPERTIES`."""
-    return Option(
-        ["-X", "properties"], multiple=True, metavar="KEY=VALUE", section=KAFKA,
-        brief="further settings of Kafka",
-        help=f"settings of the connection and of delivery: {', '.join(PROPERTIES)}; repeatable",
+    text = f"settings of the connection and of delivery: {', '.join(PROPERTIES)}; repeatable"
+    return option(
+        KAFKA, "-X KEY=VALUE", text, name="properties", multiple=True, brief="further settings of Kafka"
     )  # fmt: skip
 
 
@@ -158,8 +180,8 @@ def properties_of(context: click.Context) -> dict[str, str]:
         if name not in PROPERTIES:
             meant = near(name, PROPERTIES)
             hint = f"did you mean {meant}?" if meant is not None else f"there are {', '.join(PROPERTIES)}"
-            option = f"it is the option --{name.replace('_', '-')}" if name in KAFKA_SETTINGS + COMMON else hint
-            raise UsageError(f"-X {name}: there is no key {name!r}; {option}")  # not the value: it may be a password
+            where = f"it is the option --{name.replace('_', '-')}" if name in KAFKA_SETTINGS + COMMON else hint
+            raise UsageError(f"-X {name}: there is no key {name!r}; {where}")  # not the value: it may be a password
         if not equals:
             raise UsageError(f"-X {name}: give a value, -X {name}=VALUE")
         found[name] = value
@@ -171,37 +193,35 @@ def index_option(*, required: bool = False, made: bool = True) -> Option:
     text = "folder of the index, made if missing; default: a temporary index"
     if required or not made:
         text = "folder of the index"
-    return Option(
-        ["--index", "folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", required=required,
-        section=INDEX,
-        help=text,
-    )  # fmt: skip
+    return option(INDEX, "--index DIR", text, FOLDER, name="folder", required=required)
 
 
 def erase_option() -> Option:
     """`--erase-hours N`, for a command that has no other settings."""
     field = Settings.model_fields["erase_hours"]
-    return Option(
-        ["--erase-hours"], type=float, metavar="N", section=INDEX,
-        help=f"{field.description} (default: {field.default})",
-    )  # fmt: skip
+    return option(INDEX, "--erase-hours N", f"{field.description} (default: {field.default})", float)
 
 
 def quiet_option() -> Option:
     """`--quiet`: neither progress nor summary."""
-    return Option(["--quiet", "-q"], is_flag=True, section=RUNNING, help="only errors: no progress, no summary")
+    return option(RUNNING, "--quiet, -q", "only errors: no progress, no summary")
+
+
+def json_option(section: str = OUTPUTS, text: str = "JSON lines, also on a terminal") -> Option:
+    """`--json`: an output for machines."""
+    return option(section, "--json", text, name="as_json")
+
+
+def within_option(text: str) -> Option:
+    """`--within FIELD=VALUE`; text: whose values."""
+    text += " of a --match-within field; a number, true, false, null or a quoted string is JSON, anything else is text"
+    return option(DOCUMENTS, "--within FIELD=VALUE", f"{text}; repeatable", multiple=True)
 
 
 def groups_options() -> list[Option]:
     """`--no-groups`, the settings of groups, and the rules of alerts."""
-    no = Option(
-        ["--no-groups"], is_flag=True, section=GROUPS,
-        help="a new index keeps no groups, which is faster; it has no alerts either",
-    )  # fmt: skip
-    rules = Option(
-        ["--rules"], type=click.Path(path_type=Path), metavar="FILE", section=GROUPS,
-        help="TOML file with the rules of --alerts",
-    )  # fmt: skip
+    no = option(GROUPS, "--no-groups", "a new index keeps no groups, which is faster; it has no alerts either")
+    rules = option(GROUPS, "--rules FILE", "TOML file with the rules of --alerts", PATH)
     return [no, *(setting(name) for name in SECTIONS[GROUPS]), rules]
 
 
@@ -216,25 +236,25 @@ def output_options(standard: str) -> list[Option]:
         "dead_letters": "the rejected documents, with the reason",
     }
     files = [
-        Option(
-            [f"--{name.replace('_', '-')}", name], metavar="FILE", section=OUTPUTS,
-            help=text + ("; default: standard output" if name == standard else ""),
+        option(
+            OUTPUTS, f"--{name.replace('_', '-')} FILE", text + "; default: standard output" * (name == standard)
         )
         for name, text in texts.items()
         if name not in ("groups", "alerts") or standard == "unique"
     ]  # fmt: skip
-    overwrite = Option(
-        ["--overwrite"], is_flag=True, section=OUTPUTS,
-        help="with --index, replace files that are not outputs of that index; without --index they are always replaced",
+    overwrite = option(
+        OUTPUTS, "--overwrite",
+        "with --index, replace files that are not outputs of that index; without --index they are always replaced",
     )  # fmt: skip
-    only_new = Option(
-        ["--only-new"], is_flag=True, section=OUTPUTS,
-        help="with --index, write only what is new since the last finished run; default: outputs cover all of the "
-        "inputs, with the first decisions",
+    only_new = option(
+        OUTPUTS, "--only-new",
+        "with --index, write only what is new since the last finished run; default: outputs cover all of the inputs, "
+        "with the first decisions",
     )  # fmt: skip
-    final = Option(
-        ["--final"], is_flag=True, section=OUTPUTS, common=False,
-        help="write the unique documents at the end of the inputs, without those that were superseded or deleted",
+    final = option(
+        OUTPUTS, "--final",
+        "write the unique documents at the end of the inputs, without those that were superseded or deleted",
+        common=False,
     )  # fmt: skip
     return [*files, overwrite, only_new, *([final] if standard == "unique" else [])]
 

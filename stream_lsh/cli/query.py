@@ -13,7 +13,16 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import OUTPUTS, SIMILARITY, index_option, quiet_option
+from stream_lsh.cli.options import (
+    DOCUMENTS,
+    OUTPUTS,
+    SIMILARITY,
+    index_option,
+    json_option,
+    option,
+    quiet_option,
+    within_option,
+)
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
@@ -44,28 +53,26 @@ TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
 def query_options() -> list[Option]:
     """What is looked for, and how it is shown."""
     return [
-        Option(
-            ["--threshold", "least"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
-            help="with TEXT, the least similarity of a match, at least that of the index  [that of the index]",
+        option(
+            SIMILARITY, "--threshold S",
+            "with TEXT, the least similarity of a match, at least that of the index  [that of the index]",
+            click.FloatRange(0, 1), name="least",
         ),
-        Option(
-            ["--top"], type=click.IntRange(min=0), metavar="N", section=SIMILARITY,
-            help="the N best matches of each document; 0 = all found  [max_matches, 10]",
+        option(
+            SIMILARITY, "--top N", "the N best matches of each document; 0 = all found  [max_matches, 10]",
+            click.IntRange(min=0),
         ),
-        Option(
-            ["--within"], metavar="FIELD=VALUE", multiple=True, section="Documents",
-            help="with TEXT, the value of a --match-within field; a number, true, false, null or a quoted string is "
-            "JSON, anything else is text; repeatable",
+        within_option("with TEXT, the value"),
+        option(
+            DOCUMENTS, "--input FILE",
+            "JSON lines (also .gz, .xz, .zst), a folder of text files, or - for standard input; repeatable",
+            name="inputs", multiple=True,
         ),
-        Option(
-            ["--input", "inputs"], metavar="FILE", multiple=True, section="Documents",
-            help="JSON lines (also .gz, .xz, .zst), a folder of text files, or - for standard input; repeatable",
+        option(
+            OUTPUTS, "--output FILE",
+            "with --input, file for the verdicts; an existing file is replaced; default: standard output",
         ),
-        Option(
-            ["--output"], metavar="FILE", section=OUTPUTS,
-            help="with --input, file for the verdicts; an existing file is replaced; default: standard output",
-        ),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
+        json_option(),
         quiet_option(),
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command
-from stream_lsh.cli.options import index_option, quiet_option
+from stream_lsh.cli.options import FOLDER, index_option, quiet_option
 from stream_lsh.wording import count, size
 
 EXAMPLES = """
@@ -23,7 +23,7 @@ stream-lsh restore backups/monday --index index
 checksums. The backup is not changed.""",
     params=[index_option(required=True), quiet_option()],
 )
-@click.argument("source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("source", metavar="DIR", type=FOLDER)
 def restore(source: Path, folder: Path, quiet: bool) -> None:
     from stream_lsh.embedded import backups  # here, because it takes numba and RocksDB with it
 

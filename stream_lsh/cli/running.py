@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from stream_lsh.cli.failures import complain, set_resumes
-from stream_lsh.cli.group import Option
 from stream_lsh.cli.options import (
     DOCUMENTS,
     INDEX,
@@ -22,6 +21,7 @@ from stream_lsh.cli.options import (
     groups_options,
     index_option,
     load_settings,
+    option,
     output_options,
     quiet_option,
     setting,
@@ -55,10 +55,10 @@ def job_options(standard: str) -> list[click.Parameter]:
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
         *(feed_options() if standard == "unique" else ()),
-        Option(
-            ["--max-rejected"], type=Share(), metavar="SHARE", section=RUNNING,
-            help="end with exit code 1 if more than this share of all documents was rejected, 0.01 or 1%; "
-            "default: if all documents of an input were rejected",
+        option(
+            RUNNING, "--max-rejected SHARE",
+            "end with exit code 1 if more than this share of all documents was rejected, 0.01 or 1%; default: if all "
+            "documents of an input were rejected", Share(),
         ),
         quiet_option(),
     ]  # fmt: skip

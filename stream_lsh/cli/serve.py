@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,12 @@ from click.core import ParameterSource
 
 from stream_lsh.cli.extra import SERVE_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import CommandWithCommands, Option
+from stream_lsh.cli.group import CommandWithCommands
 from stream_lsh.cli.health import SERVICE_PORT
 from stream_lsh.cli.options import (
     DOCUMENTS,
+    FILE,
+    FOLDER,
     GROUPS,
     INDEX,
     KAFKA,
@@ -26,6 +29,7 @@ from stream_lsh.cli.options import (
     config_option,
     index_option,
     load_settings,
+    option,
     properties_option,
     quiet_option,
     setting,
@@ -53,8 +57,8 @@ KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hour
 # What is the pipeline's there, and what an index here does not have.
 EMBEDDED_ONLY = ("rules", "webhooks", "erase_hours", "min_free_bytes", "backup_folder")
 KAFKA_ONLY = (*KAFKA_NAMES, "properties", "answer_seconds")
-SERVICE = "Service"
-_FILE = click.Path(path_type=Path, dir_okay=False)
+_own = partial(option, "Service")
+_rare = partial(_own, common=False)
 
 
 @click.group(
@@ -76,88 +80,61 @@ The API is described at /docs. Without --token-file only this machine can reach 
 SIGTERM finishes what was accepted. `query`, `groups` and `info` can read the index at the same time, and `delete` sends
 its deletions to the service.""",
     params=[
-        Option(["--kafka"], is_flag=True, section=SERVICE, help="serve a pipeline on Kafka instead of an index"),
-        Option(
-            ["--host"], default="127.0.0.1", metavar="ADDRESS", section=SERVICE,
-            help="address to listen on  [127.0.0.1]",
+        _own("--kafka", "serve a pipeline on Kafka instead of an index"),
+        _own("--host ADDRESS", "address to listen on", default="127.0.0.1"),
+        _own("--port N", "port to listen on; 0: a free one", click.IntRange(0, 65535), default=SERVICE_PORT),
+        _own("--token-file FILE", "TOML file that `serve token add` writes; it is read again when it changes", FILE),
+        _own("--tls-certificate FILE", "PEM file with the certificate, for TLS", FILE),
+        _rare("--tls-key FILE", "PEM file with the private key", FILE),
+        _rare(
+            "--allow-origin URL", "site whose pages may use the API from a browser; repeatable", name="origins",
+            multiple=True,
         ),
-        Option(
-            ["--port"], type=click.IntRange(0, 65535), default=SERVICE_PORT, metavar="N", section=SERVICE,
-            help="port to listen on; 0: a free one  [8765]",
+        _rare(
+            "--allow-host NAME",
+            "name under which clients reach the service, for example through a proxy; repeatable; any name with "
+            "--token-file if none is given, otherwise only those of this machine", name="hosts", multiple=True,
         ),
-        Option(
-            ["--token-file"], type=_FILE, metavar="FILE", section=SERVICE,
-            help="TOML file that `serve token add` writes; it is read again when it changes",
+        _rare(
+            "--trusted-proxy ADDRESS",
+            "address or network of a proxy whose X-Forwarded-For, -Proto and -Host are believed; repeatable",
+            name="proxies", multiple=True,
         ),
-        Option(
-            ["--tls-certificate"], type=_FILE, metavar="FILE", section=SERVICE,
-            help="PEM file with the certificate, for TLS",
+        _rare("--backup-folder DIR", "folder in which POST /v1/backups makes backups", FOLDER),
+        _rare("--max-body BYTES", "most bytes of a request", click.IntRange(min=1024), default=64 << 20),
+        _rare("--max-documents N", "most documents of a request", click.IntRange(min=1), default=100_000),
+        _rare(
+            "--max-waiting N", "most documents that wait for verdicts; further requests are refused (429)",
+            click.IntRange(min=1), default=20_000,
         ),
-        Option(
-            ["--tls-key"], type=_FILE, metavar="FILE", common=False, section=SERVICE,
-            help="PEM file with the private key",
+        _rare(
+            "--max-waiting-bytes BYTES",
+            "most bytes of bodies and answers in memory; further requests are refused (429)",
+            click.IntRange(min=1024), default=256 << 20,
         ),
-        Option(
-            ["--allow-origin", "origins"], multiple=True, metavar="URL", common=False, section=SERVICE,
-            help="site whose pages may use the API from a browser; repeatable",
+        _rare(
+            "--min-free-bytes BYTES", "bytes that stay free on the index's disk; below that writes are refused (507)",
+            click.IntRange(min=0), default=256 << 20,
         ),
-        Option(
-            ["--allow-host", "hosts"], multiple=True, metavar="NAME", common=False, section=SERVICE,
-            help="name under which clients reach the service, for example through a proxy; repeatable; any name with "
-            "--token-file if none is given, otherwise only those of this machine",
+        _rare(
+            "--keep-events N", "events in memory, from which clients can resume; on Kafka also documents",
+            click.IntRange(min=1), default=65_536,
         ),
-        Option(
-            ["--trusted-proxy", "proxies"], multiple=True, metavar="ADDRESS", common=False, section=SERVICE,
-            help="address or network of a proxy whose X-Forwarded-For, -Proto and -Host are believed; repeatable",
-        ),
-        Option(
-            ["--backup-folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", common=False,
-            section=SERVICE, help="folder in which POST /v1/backups makes backups",
-        ),
-        Option(
-            ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", common=False,
-            section=SERVICE, help="most bytes of a request  [67108864]",
-        ),
-        Option(
-            ["--max-documents"], type=click.IntRange(min=1), default=100_000, metavar="N", common=False,
-            section=SERVICE, help="most documents of a request  [100000]",
-        ),
-        Option(
-            ["--max-waiting"], type=click.IntRange(min=1), default=20_000, metavar="N", common=False, section=SERVICE,
-            help="most documents that wait for verdicts; further requests are refused (429)  [20000]",
-        ),
-        Option(
-            ["--max-waiting-bytes"], type=click.IntRange(min=1024), default=256 << 20, metavar="BYTES", common=False,
-            section=SERVICE,
-            help="most bytes of bodies and answers in memory; further requests are refused (429)  [268435456]",
-        ),
-        Option(
-            ["--min-free-bytes"], type=click.IntRange(min=0), default=256 << 20, metavar="BYTES",
-            common=False, section=SERVICE,
-            help="bytes that stay free on the index's disk; below that writes are refused (507)  [268435456]",
-        ),
-        Option(
-            ["--keep-events"], type=click.IntRange(min=1), default=65_536, metavar="N", common=False, section=SERVICE,
-            help="events in memory, from which clients can resume; on Kafka also documents  [65536]",
-        ),
-        Option(
-            ["--answer-seconds"], type=click.FloatRange(min=0.1, max=50), default=10.0, metavar="SECONDS",
-            common=False, section=SERVICE,
-            help="on Kafka, seconds to wait for a verdict before the answer is 202  [10]",
+        _rare(
+            "--answer-seconds SECONDS", "on Kafka, seconds to wait for a verdict before the answer is 202",
+            click.FloatRange(min=0.1, max=50), default=10,
         ),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
-        Option(
-            ["--groups/--no-groups"], default=None, section=GROUPS,
-            help="whether a new index keeps groups; on Kafka as the workers have it  [yes, with --compare-with kept]",
+        option(
+            GROUPS, "--groups/--no-groups",
+            "whether a new index keeps groups; on Kafka as the workers have it  [yes, with --compare-with kept]",
+            default=None,
         ),
         *(setting(name) for name in SECTIONS[GROUPS]),
-        Option(
-            ["--rules"], type=_FILE, metavar="FILE", section=GROUPS,
-            help="TOML file with the rules of alerts, which are sent as events",
-        ),
-        Option(
-            ["--webhooks"], type=_FILE, metavar="FILE", common=False, section=GROUPS,
-            help="TOML file with receivers, to which alerts are sent; it needs --rules",
+        option(GROUPS, "--rules FILE", "TOML file with the rules of alerts, which are sent as events", FILE),
+        option(
+            GROUPS, "--webhooks FILE", "TOML file with receivers, to which alerts are sent; it needs --rules", FILE,
+            common=False,
         ),
         index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
@@ -230,9 +207,9 @@ def _check(context: click.Context, kafka: bool) -> None:
         raise UsageError("--index DIR names the index that is to be served; with --kafka it is a pipeline's topics")
     for name in EMBEDDED_ONLY if kafka else KAFKA_ONLY:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = f"--{name.replace('_', '-')}"
+            flag = f"--{name.replace('_', '-')}"
             where = "an index on this machine, which --kafka is not" if kafka else "a pipeline: it needs --kafka"
-            raise UsageError(f"{option} is for {where}")
+            raise UsageError(f"{flag} is for {where}")
 
 
 def _index(context: click.Context, tokens: Tokens | None, limits: Limits) -> Made:

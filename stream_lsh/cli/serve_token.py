@@ -10,7 +10,8 @@ import click
 
 from stream_lsh.cli.extra import TOKEN_PACKAGES, require
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Group, Option
+from stream_lsh.cli.group import OPTIONS, Command, Group, Option
+from stream_lsh.cli.options import FILE, json_option, option
 from stream_lsh.cli.rows import print_rows
 from stream_lsh.documents.times import milliseconds, moment, seconds_of
 from stream_lsh.errors import UsageError
@@ -25,10 +26,7 @@ stream-lsh serve token revoke newsroom --token-file tokens.toml
 
 
 def _file() -> Option:
-    return Option(
-        ["--token-file", "path"], type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE",
-        help="tokens file of the service",
-    )  # fmt: skip
+    return option(OPTIONS, "--token-file FILE", "tokens file of the service", FILE, name="path", required=True)
 
 
 def _end(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
@@ -65,13 +63,13 @@ A running service reads the file within a second. The token itself is stored now
 another one.""",
     params=[
         _file(),
-        Option(
-            ["--permission", "permissions"], type=click.Choice(PERMISSIONS), multiple=True, default=["read"],
-            help="what the token allows; repeatable  [read]",
+        option(
+            OPTIONS, "--permission", "what the token allows; repeatable", click.Choice(PERMISSIONS), name="permissions",
+            multiple=True, default=("read",),
         ),
-        Option(
-            ["--expires"], metavar="WHEN", callback=_end,
-            help="end of the token: a duration such as 90d, a date, or a time  [never]",
+        option(
+            OPTIONS, "--expires WHEN", "end of the token: a duration such as 90d, a date, or a time  [never]",
+            callback=_end,
         ),
     ],
 )  # fmt: skip
@@ -89,7 +87,7 @@ def add(name: str, path: Path, permissions: tuple[Permission, ...], expires: flo
 @token.command(
     "list", cls=Command, examples=EXAMPLES.splitlines()[3],
     help="Show the names, the permissions and the ends of the tokens. The tokens themselves are stored nowhere.",
-    params=[_file(), Option(["--json", "as_json"], is_flag=True, help="one JSON object a line")],
+    params=[_file(), json_option(OPTIONS, "one JSON object a line")],
 )  # fmt: skip
 def show(path: Path, as_json: bool) -> None:
     tokens, now = read_tokens(path), time.time()

@@ -14,9 +14,9 @@ import click
 
 from stream_lsh.cli import tune_bands, tune_containment
 from stream_lsh.cli.curve import terminal_plot, write_plot
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import Command
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import load_settings, settings_options
+from stream_lsh.cli.options import FILE, json_option, load_settings, option, settings_options
 from stream_lsh.cli.tune_sample import draw
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.families.measure import unused
@@ -36,6 +36,7 @@ SETTINGS = (
     "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 USUAL_DOCUMENTS = 1_000_000
+SAMPLE, OUTPUT = "Sample", "Output"  # sections of the help
 
 
 @click.command(
@@ -52,27 +53,18 @@ also shows (d1, d2, p1, p2) of one component, before and after amplification (MM
 it shows the keys that find every pair within the distance, and their false candidates. Such a sample has at most 4,000
 documents.""",
     params=[
-        Option(
-            ["--expected-docs"], type=click.IntRange(min=1), metavar="N", section="Sample",
-            help="documents that the index will hold  [those of INPUT; 1000000 without]",
+        option(
+            SAMPLE, "--expected-docs N",
+            "documents that the index will hold  [those of INPUT; 1000000 without]", click.IntRange(min=1),
         ),
-        Option(
-            ["--sample"], type=click.IntRange(min=2), default=10_000, metavar="N", section="Sample", show_default=True,
-            help="documents of INPUT to measure, drawn evenly; at most 32 MiB of text",
+        option(
+            SAMPLE, "--sample N", "documents of INPUT to measure, drawn evenly; at most 32 MiB of text",
+            click.IntRange(min=2), default=10_000, show_default=True,
         ),
-        Option(
-            ["--limit"], type=click.IntRange(min=1), metavar="N", section="Sample",
-            help="read only the first N documents of INPUT",
-        ),
-        Option(
-            ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section="Output",
-            help="write the curve as an image",
-        ),
-        Option(
-            ["--write"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", section="Output",
-            help="write the settings as TOML to a new file, such as stream-lsh.toml",
-        ),
-        Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
+        option(SAMPLE, "--limit N", "read only the first N documents of INPUT", click.IntRange(min=1)),
+        option(OUTPUT, "--plot FILE.png|.svg", "write the curve as an image", FILE),
+        option(OUTPUT, "--write FILE", "write the settings as TOML to a new file, such as stream-lsh.toml", FILE),
+        json_option(OUTPUT, "write the figures as one JSON object"),
         *settings_options(SETTINGS),
     ],
 )  # fmt: skip

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Option
+from stream_lsh.cli.options import FILE, option
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.errors import UsageError
 
@@ -24,19 +23,17 @@ FIELDS = {"source_field": "feed", "time_field": "time"}
 def feed_options() -> list[click.Parameter]:
     """`--feed`, `--every` and `--feed-log`."""
     return [
-        Option(
-            ["--feed", "feeds"], multiple=True, metavar="URL", section=FEEDS,
-            brief="RSS or Atom feed to read, with --feed-log FILE",
-            help="RSS or Atom feed whose new entries are documents; repeatable",
+        option(
+            FEEDS, "--feed URL", "RSS or Atom feed whose new entries are documents; repeatable", name="feeds",
+            multiple=True, brief="RSS or Atom feed to read, with --feed-log FILE",
         ),
-        Option(
-            ["--every"], metavar="DURATION", section=FEEDS, common=False,
-            help="fetch each feed again after so long (5m, 1h), until the command is stopped; default: once",
+        option(
+            FEEDS, "--every DURATION",
+            "fetch each feed again after so long (5m, 1h), until the command is stopped; default: once", common=False,
         ),
-        Option(
-            ["--feed-log"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", section=FEEDS,
-            common=False,
-            help="JSON lines to which new entries are appended, made if missing; needed with --feed",
+        option(
+            FEEDS, "--feed-log FILE",
+            "JSON lines to which new entries are appended, made if missing; needed with --feed", FILE, common=False,
         ),
     ]  # fmt: skip
 

@@ -16,19 +16,12 @@ from stream_lsh.client.errors import RequestError, VerdictPending
 from stream_lsh.serve.schemas import (
     Accepted,
     Alerts,
-    Backup,
-    Comparison,
     Document,
     Group,
-    GroupRow,
     Groups,
-    Member,
     Model,
-    Pair,
     Pairs,
     Problem,
-    RaisedAlert,
-    Stats,
     Verdict,
 )
 
@@ -55,132 +48,34 @@ class Call(Generic[T]):
     content: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
-    """A part of many results, and the request for the next part; None after the last one."""
-
-    results: Sequence[T]
-    following: Call[Part[T]] | None = None
-
-
-def add(
-    document: Mapping[str, Any], durable: bool, version: int | None, new: bool, key: str | None
-) -> Call[Verdict]:  # fmt: skip
-    headers = {**_key(key), **({} if version is None else {"If-Match": f'"{version}"'})}
-    headers |= {"If-None-Match": "*"} if new else {}
-    return _body("/v1/documents", JSON, _json(document), _verdict, headers, _durable(durable))
-
-
-def check(document: Mapping[str, Any]) -> Call[Verdict]:
-    return _body("/v1/check", JSON, _json(document), _verdict)
-
-
-def add_many(documents: Iterable[Any], durable: bool) -> Iterator[Call[list[Verdict]]]:
-    return (add_lines(lines, durable) for lines in batches(documents))
-
-
-def check_many(documents: Iterable[Any]) -> Iterator[Call[list[Verdict]]]:
-    return (_body("/v1/check", NDJSON, b"".join(lines), _verdicts) for lines in batches(documents))
-
-
-def delete_many(ids: Iterable[Id], durable: bool) -> Iterator[Call[list[Verdict]]]:
-    return (
-        _body("/v1/deletions", NDJSON, b"".join(lines), _verdicts, _key(None), _durable(durable))
-        for lines in batches(ids)
-    )  # fmt: skip
-
-
-def get_many(ids: Iterable[Id], text: bool) -> Iterator[Call[list[Document | None]]]:
-    params = {"text": "true"} if text else {}
-    return (_body("/v1/lookups", NDJSON, b"".join(lines), _documents, {}, params) for lines in batches(ids))
-
-
 def add_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
     if len(lines) == 1 and len(lines[0]) > KEYED_BYTES:  # `batches` makes no larger request of several lines
-        return _body("/v1/documents", JSON, lines[0], _one_line, _key(None), _durable(durable))
-    return _body("/v1/documents", NDJSON, b"".join(lines), _verdicts, _key(None), _durable(durable))
+        return body("/v1/documents", JSON, lines[0], _one_line, keyed(), durably(durable))
+    return body("/v1/documents", NDJSON, b"".join(lines), verdicts_in, keyed(), durably(durable))
 
 
-def delete(id: Id, durable: bool, version: int | None, key: str | None) -> Call[Verdict]:
-    headers = {**_key(key), **({} if version is None else {"If-Match": f'"{version}"'})}
-    return Call("DELETE", _path(id), _verdict, {"id_type": "json", **_durable(durable)}, headers)
+def pages(
+    path: str, model: type[Page], rows: Callable[[Page], list[T]], params: Mapping[str, str], limit: int | None = None
+) -> Iterator[Call[list[T]]]:  # fmt: skip
+    """Requests for one page of rows after the other. limit: most rows of all pages; None = all."""
+    left, cursor = limit, None
+
+    def read(answer: httpx.Response) -> list[T]:
+        nonlocal left, cursor
+        page = model_of(model)(answer)
+        cursor, left = page.next_cursor, None if left is None else left - len(rows(page))
+        return rows(page)
+
+    while True:
+        size = ROWS if left is None else min(left, ROWS)
+        yield Call("GET", path, read, {**params, **given(cursor=cursor, limit=size)})
+        if cursor is None or left == 0:
+            return
 
 
-def get(id: Id, text: bool) -> Call[Document | None]:
-    return Call("GET", _path(id), _document, {"id_type": "json", **({"text": "true"} if text else {})})
-
-
-def compare(a: Id, b: Id) -> Call[Comparison]:
-    params = {"a": _written(a), "b": _written(b), "id_type": "json"}
-    return Call("GET", "/v1/compare", _model_of(Comparison), params)
-
-
-def groups(
-    order: str, since: str | None, until: str | None, source: Id | None, min_total: int, min_similarity: float,
-    q: str | None, limit: int | None,
-) -> Call[Part[GroupRow]]:  # fmt: skip
-    params = _given(
-        order=order, since=since, until=until, source=source, min_total=min_total, min_similarity=min_similarity, q=q
-    )  # fmt: skip
-    return _pages("/v1/groups", Groups, lambda page: page.groups, params, limit)
-
-
-def group(number: int, limit: int) -> Call[Group]:
-    return Call("GET", f"/v1/groups/{number}", _model_of(Group), {"limit": limit})
-
-
-def members(
-    number: int, since: str | None, until: str | None, source: Id | None, min_similarity: float | None
-) -> Call[Part[Member]]:  # fmt: skip
-    params = _given(since=since, until=until, source=source, min_similarity=min_similarity)
-    return _pages(f"/v1/groups/{number}", Group, lambda page: page.members, params)
-
-
-def pairs(
-    q: str | None, since: str | None, until: str | None, source: Id | None, min_similarity: float, best: bool
-) -> Call[Part[Pair]]:  # fmt: skip
-    params = _given(q=q, since=since, until=until, source=source, min_similarity=min_similarity, best=best)
-    return _pages("/v1/pairs", Pairs, lambda page: page.pairs, params)
-
-
-def alerts(rule: str | None) -> Call[Part[RaisedAlert]]:
-    return _pages("/v1/alerts", Alerts, lambda page: page.alerts, _given(rule=rule))
-
-
-def _pages(
-    path: str, model: type[Page], rows: Callable[[Page], Sequence[T]], params: Mapping[str, str | int],
-    limit: int | None = None, cursor: str | None = None,
-) -> Call[Part[T]]:  # fmt: skip
-    """A page of rows, and the request for the next one. limit: most rows of all pages; None = all."""
-
-    def read(answer: httpx.Response) -> Part[T]:
-        page = _model_of(model)(answer)
-        found, more = rows(page), page.next_cursor
-        left = None if limit is None else limit - len(found)
-        if more is None or left == 0:
-            return Part(found)
-        return Part(found, _pages(path, model, rows, params, left, more))
-
-    size = ROWS if limit is None else min(limit, ROWS)
-    return Call("GET", path, read, {**params, **_given(cursor=cursor, limit=size)})
-
-
-def events(kinds: Iterable[str], source: Id | None, min_similarity: float, min_total: int) -> dict[str, str | int]:
-    """The parameters of a stream of events."""
-    return _given(kinds=",".join(kinds), source=source, min_similarity=min_similarity, min_total=min_total)
-
-
-def _given(**params: str | float | None) -> dict[str, str | int]:
+def given(**params: str | float | None) -> dict[str, str]:
     """The parameters that are not None."""
     return {name: str(value) for name, value in params.items() if value is not None}
-
-
-def stats(seconds: int) -> Call[Stats]:
-    return Call("GET", "/v1/stats", _model_of(Stats), {"seconds": seconds})
-
-
-def backup(name: str | None) -> Call[Backup]:
-    return _body("/v1/backups", JSON, _json({} if name is None else {"name": name}), _model_of(Backup))
 
 
 def batches(values: Iterable[Any]) -> Iterator[list[bytes]]:
@@ -188,7 +83,7 @@ def batches(values: Iterable[Any]) -> Iterator[list[bytes]]:
     some: list[bytes] = []
     size = 0
     for value in values:
-        line = _json(value) + b"\n"
+        line = json_of(value) + b"\n"
         if some and (len(some) == LINES or size + len(line) > LINES_BYTES):
             yield some
             some, size = [], 0
@@ -211,7 +106,7 @@ def problem_of(answer: httpx.Response) -> RequestError:
     return RequestError(problem, float(after) if after.isdecimal() else None)
 
 
-def _body(
+def body(
     path: str, kind: str, content: bytes, read: Callable[[httpx.Response], T], headers: Mapping[str, str] | None = None,
     params: Mapping[str, str] | None = None,
 ) -> Call[T]:  # fmt: skip
@@ -221,19 +116,20 @@ def _body(
     return Call("POST", path, read, params or {}, more, content)
 
 
-def _key(key: str | None) -> dict[str, str]:
-    return {"Idempotency-Key": key or uuid.uuid4().hex}
+def keyed(key: str | None = None, version: int | None = None) -> dict[str, str]:
+    """The headers of a request that counts once. version: that the document must have."""
+    return {"Idempotency-Key": key or uuid.uuid4().hex} | ({} if version is None else {"If-Match": f'"{version}"'})
 
 
-def _durable(durable: bool) -> dict[str, str]:
+def durably(durable: bool) -> dict[str, str]:
     return {} if durable else {"durable": "false"}
 
 
-def _path(id: Id) -> str:
-    return f"/v1/documents/{quote(_written(id), safe='').replace('.', '%2E')}"
+def path_of(id: Id) -> str:
+    return f"/v1/documents/{quote(written(id), safe='').replace('.', '%2E')}"
 
 
-def _written(id: Id) -> str:
+def written(id: Id) -> str:
     """An id as JSON, as short as it can be: the length of an address is limited."""
     written = json.dumps(id, ensure_ascii=False)
     return json.dumps(id) if any("\ud800" <= char <= "\udfff" for char in written) else written
@@ -252,7 +148,7 @@ def authorization(token: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _json(value: Any) -> bytes:
+def json_of(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
@@ -262,19 +158,19 @@ def _checked(answer: httpx.Response) -> httpx.Response:
     return answer
 
 
-def _model_of(model: type[M]) -> Callable[[httpx.Response], M]:
+def model_of(model: type[M]) -> Callable[[httpx.Response], M]:
     return lambda answer: model.model_validate(_checked(answer).json())
 
 
-def _verdict(answer: httpx.Response) -> Verdict:
+def verdict_in(answer: httpx.Response) -> Verdict:
     if answer.status_code == httpx.codes.ACCEPTED:
         raise VerdictPending([Accepted.model_validate(answer.json())])
-    return _model_of(Verdict)(answer)
+    return model_of(Verdict)(answer)
 
 
-def _document(answer: httpx.Response) -> Document | None:
+def document_in(answer: httpx.Response) -> Document | None:
     try:
-        return _model_of(Document)(answer)
+        return model_of(Document)(answer)
     except RequestError as error:
         if error.code == "unknown_document":
             return None
@@ -290,7 +186,7 @@ def _objects(answer: httpx.Response) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def _verdicts(answer: httpx.Response) -> list[Verdict]:
+def verdicts_in(answer: httpx.Response) -> list[Verdict]:
     found = [
         Accepted.model_validate(line) if "taken" in line else Verdict.model_validate(line) for line in _objects(answer)
     ]
@@ -303,14 +199,14 @@ def _verdicts(answer: httpx.Response) -> list[Verdict]:
 def _one_line(answer: httpx.Response) -> list[Verdict]:
     """The verdict on one document, as that on a line: it may be a rejection."""
     try:
-        return [_verdict(answer)]
+        return [verdict_in(answer)]
     except RequestError as error:
         if error.problem.verdict is None:
             raise
         return [error.problem.verdict]
 
 
-def _documents(answer: httpx.Response) -> list[Document | None]:
+def documents_in(answer: httpx.Response) -> list[Document | None]:
     found: list[Document | None] = []
     for line in _objects(answer):
         problem = Problem.model_validate(line["problem"]) if "problem" in line else None

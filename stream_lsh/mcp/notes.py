@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
-from stream_lsh import Deduplicator, Document, Match, Settings, Signer
+from stream_lsh import Deduplicator, Document, Match, Signer
 from stream_lsh.api.group import Group as StoredGroup
 from stream_lsh.errors import UsageError
 from stream_lsh.mcp.answers import Added, Checked, Compared, Deleted, Found, Group, Groups, Members, Note, Similar
@@ -22,16 +21,11 @@ PARTS, PART = 20, 200  # of a comparison: how many, and characters of each
 MOST = 100  # rows of an answer
 
 
-def opened(folder: Path, settings: Settings) -> Deduplicator:
-    """The index of notes in a folder, in which each change is one commit."""
-    return Deduplicator(settings, index=folder, commit="manual")
-
-
 class Notes:
     """The notes of one scope in an index.
 
     Args:
-        deduplicator: the index, with texts and `measure = "jaccard"` or `"containment"`.
+        deduplicator: the index, with texts, `measure = "jaccard"` or `"containment"`, and `commit="manual"`.
 
     Raises:
         UsageError: the index compares something else.

@@ -17,9 +17,7 @@ from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import describe, operation_id
 from stream_lsh.serve.problems import Problem, explain
 from stream_lsh.serve.proxies import Proxies
-from stream_lsh.serve.request_log import RequestLog
-from stream_lsh.serve.request_spans import RequestSpans
-from stream_lsh.serve.requests import Counting
+from stream_lsh.serve.requests import Requests
 from stream_lsh.serve.security import Guard
 from stream_lsh.tracing import tracer
 
@@ -43,10 +41,8 @@ def make_app(service: Interface) -> FastAPI:
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json", generate_unique_id_function=operation_id,
         middleware=[
-            Middleware(Counting, requests=service.tally.requests),
+            Middleware(Requests, counts=service.tally.requests, tracer=tracer()),
             *([Middleware(Proxies, trusted=limits.proxies)] if limits.proxies else []),
-            Middleware(RequestLog),
-            *([Middleware(RequestSpans, tracer=found)] if (found := tracer()) is not None else []),
             Middleware(Heads),
             Middleware(Guard, origins=limits.origins, hosts=hosts),
         ],

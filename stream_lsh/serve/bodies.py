@@ -63,7 +63,7 @@ async def _inflated(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             try:
                 yield member.decompress(block, _BLOCK)
             except zlib.error:
-                raise Problem(400, "the body is not gzip", field="body", headers={"Connection": "close"}) from None
+                raise Problem(400, "the body is not gzip", field="body", close=True) from None
             block = member.unused_data if member.eof else member.unconsumed_tail
             await asyncio.sleep(0)  # other requests go on while a large body is inflated
     if not begun or not member.eof:
@@ -71,7 +71,4 @@ async def _inflated(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(
-        413, f"the body has more than {most:,} bytes; send less at a time", field="body",
-        headers={"Connection": "close"},
-    )  # fmt: skip
+    return Problem(413, f"the body has more than {most:,} bytes; send less at a time", field="body", close=True)

@@ -323,14 +323,14 @@ class Limited:
         try:
             if connection.limited and scope["path"] not in HEALTH:
                 connection.refuse(503)
-                problem = Problem(503, _CROWDED, headers={"Retry-After": "1", "Connection": "close"})
+                problem = Problem(503, _CROWDED, after=1, close=True)
                 await problem.response()(scope, receive, sending)
             else:
                 await self._app(scope, receive, sending)
         except asyncio.CancelledError:  # the server stops, and the request has taken too long
             if begun:
                 raise
-            problem = Problem(503, "the service is stopping", headers={"Retry-After": "5", "Connection": "close"})
+            problem = Problem(503, "the service is stopping", after=5, close=True)
             await problem.response()(scope, receive, sending)
         finally:
             connection.answered()

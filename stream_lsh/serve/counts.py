@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from stream_lsh import __version__
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.embedded.report import Counts
 from stream_lsh.judging.verdicts import Kind
-from stream_lsh.serve.requests import Requests
+from stream_lsh.serve.requests import Counts as RequestCounts
 from stream_lsh.serve.writer import Round
 
 SECONDS = 900  # number of seconds that are stored separately
@@ -44,34 +45,43 @@ class Tally:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         Info("stream_lsh_build", "Which version this is.", registry=registry).info({"version": __version__})
-        self._verdicts = Counter("stream_lsh_serve_verdicts", "Verdicts by kind.", ("kind",), registry=registry)
-        self._rejected = Counter(
-            "stream_lsh_serve_rejected", "Rejected documents by reason.", ("reason",), registry=registry
-        )
-        self._pairs = Counter("stream_lsh_serve_pairs", "Pairs of near-duplicates.", registry=registry)
-        self._not_compared = Counter(
-            "stream_lsh_serve_not_compared_documents",
-            "Verdicts of documents that were not compared with all candidates.",
-            registry=registry,
-        )
+        registry.register(self)
         self._latency = Histogram(
             "stream_lsh_serve_latency_seconds", "Time from a request for a verdict to its answer.", buckets=LATENCIES,
             registry=registry,
         )  # fmt: skip
-        self._refused = Counter(
-            "stream_lsh_serve_refused", "Requests refused: too much waited, or no valid HTTP.", registry=registry
-        )
         for name, text, function in (
             ("serve_next_seq", "Seq of the next document.", seq),
             ("serve_waiting_documents", "Documents without an answer.", waiting),
             ("serve_listeners", "Listeners of events.", listeners),
         ):
             self.gauge(name, text, function)
-        self.requests = Requests(registry)
-        self._index: tuple[Gauge, Gauge] | None = None
+        self.requests = RequestCounts(registry)
+        self._index: tuple[int, int] | None = None  # documents, bytes
+
+    def collect(self) -> Iterator[Metric]:
+        """The totals as metrics, for the registry."""
+        counts, begun = self.counts, self.started
+        verdicts = CounterMetricFamily("stream_lsh_serve_verdicts", "Verdicts by kind.", labels=("kind",))
         for kind in Kind:
-            self._verdicts.labels(kind.label)
-        self._rejected.labels(ENGINE_ERROR)  # from 0 on: a series that begins with 1 shows no increase
+            verdicts.add_metric((kind.label,), counts.kinds[kind], begun)
+        yield verdicts
+        rejected = CounterMetricFamily("stream_lsh_serve_rejected", "Rejected documents by reason.", labels=("reason",))
+        # From 0 on: a series that begins with 1 shows no increase.
+        for reason, number in {ENGINE_ERROR: 0, **counts.rejected}.items():
+            rejected.add_metric((reason,), number, begun)
+        yield rejected
+        for name, text, number in (
+            ("pairs", "Pairs of near-duplicates.", counts.pairs),
+            ("not_compared_documents", "Verdicts of documents that were not compared with all candidates.",
+             counts.not_compared),
+            ("refused", "Requests refused: too much waited, or no valid HTTP.", self.refused),
+        ):  # fmt: skip
+            yield CounterMetricFamily(f"stream_lsh_serve_{name}", text, number, created=begun)
+        if self._index is not None:
+            documents, size = self._index
+            yield GaugeMetricFamily("stream_lsh_serve_index_documents", "Documents in the index.", documents)
+            yield GaugeMetricFamily("stream_lsh_serve_index_bytes", "Bytes of the index on disk.", size)
 
     def gauge(self, name: str, text: str, function: Callable[[], float]) -> None:
         """Add a metric whose value a function gives."""
@@ -85,43 +95,26 @@ class Tally:
 
     def add(self, done: Round) -> None:
         """Count a commit."""
-        second = self._second()
+        second, before = self._second(), list(self.counts.kinds)
         for judged, _ in done.judged:
-            pairs, not_compared = self.counts.pairs, self.counts.not_compared
-            before = list(self.counts.kinds)
             self.counts.add(judged.judgement, [why.reason for why in judged.reasons.values()])
-            for kind in Kind:
-                if more := self.counts.kinds[kind] - before[kind]:
-                    second.kinds[kind] += more
-                    self._verdicts.labels(kind.label).inc(more)
-            self._pairs.inc(self.counts.pairs - pairs)
-            self._not_compared.inc(self.counts.not_compared - not_compared)
-            for why in judged.reasons.values():
-                self._rejected.labels(why.reason).inc()
             self.groups += 0 if judged.events is None else len(judged.events.places) + len(judged.events.ended)
             self.alerts += judged.alerts.count(b"\n")
+        for kind in Kind:
+            second.kinds[kind] += self.counts.kinds[kind] - before[kind]
 
     def verdict(self, verdict: Mapping[str, Any]) -> None:
         """Count a verdict of a pipeline, as in its topic."""
         kind, counts = Kind[verdict["kind"].upper()], self.counts
         self._second().kinds[kind] += 1
-        self._verdicts.labels(kind.label).inc()
         counts.documents += 1
         counts.kinds[kind] += 1
         counts.truncated += "truncated" in verdict
         counts.replaced += "replaces" in verdict and kind != Kind.DELETED
-        if "not_compared" in verdict:
-            counts.not_compared += 1
-            self._not_compared.inc()
+        counts.not_compared += "not_compared" in verdict
         if kind == Kind.REJECTED:
             reason = verdict["reason"]
             counts.rejected[reason] = counts.rejected.get(reason, 0) + 1
-            self._rejected.labels(reason).inc()
-
-    def pair(self) -> None:
-        """Count a pair of a pipeline."""
-        self.counts.pairs += 1
-        self._pairs.inc()
 
     def answered(self, seconds: float) -> None:
         """Count an answer. seconds: from the request to the answer."""
@@ -134,17 +127,10 @@ class Tally:
     def refuse(self) -> None:
         """Count a request that was refused because too many waited, or by the server itself."""
         self.refused += 1
-        self._refused.inc()
 
     def measure(self, documents: int, size: int) -> None:
         """Set the size of the index: documents, and bytes on disk."""
-        if self._index is None:
-            self._index = (
-                Gauge("stream_lsh_serve_index_documents", "Documents in the index.", registry=self.registry),
-                Gauge("stream_lsh_serve_index_bytes", "Bytes of the index on disk.", registry=self.registry),
-            )
-        for gauge, value in zip(self._index, (documents, size), strict=True):
-            gauge.set(value)
+        self._index = documents, size
 
     def history(self, seconds: int) -> list[dict[str, Any]]:
         """The last seconds in which anything was done, oldest first: documents by kind, upper bounds (ms) of the

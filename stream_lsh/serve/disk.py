@@ -60,7 +60,7 @@ class Disk:
         return Problem(
             507, f"the disk of the index is full: {self.free:,} bytes are free, and {self.reserve:,} have to stay free "
             "(--min-free-bytes); make room, and send it again. Reading goes on, and what was answered is stored",
-            headers={"Retry-After": "10"},
+            after=10,
         )  # fmt: skip
 
     @property

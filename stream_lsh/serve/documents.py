@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -86,14 +87,12 @@ def _no_condition(request: Request) -> None:
         raise Problem(422, f"{field} is for a request with one document", field=field)
 
 
-def _check(lines: Lines, *_: object) -> Check:
+def _check(lines: Lines, **_: object) -> Check:
     return Check(lines)
 
 
-async def _judged(
-    request: Request, service: Interface, work: Callable[[Lines, Retry | None, Condition | None], Add | Check]
-) -> Response:
-    """The answers to one document, or to lines. work: turns lines into work for the writer."""
+async def _judged(request: Request, service: Interface, work: Callable[..., Add | Check]) -> Response:
+    """The answers to one document, or to lines. work: makes of lines what the writer does."""
     kind = media_type(request, JSON, NDJSON)
     if work is _check and kind == JSON:
         service.intake.admit_read()
@@ -104,7 +103,7 @@ async def _judged(
         _no_condition(request)
 
         async def answer(lines: Lines, retry: Retry | None) -> Answers:
-            return await service.answer(work(lines, retry, None))
+            return await service.answer(work(lines, retry=retry))
 
         permission: Permission = "read" if work is _check else "write"
         return LinesResponse(request, service, answer, settings.max_document_bytes, permission, retry_of)
@@ -112,7 +111,7 @@ async def _judged(
     with service.intake.taking() as holding:
         data = await body(request, settings.max_document_bytes, holding)
         retry = None if retry_of is None else retry_of(data)
-        found = await service.answer(work(one_line(data), retry, condition))
+        found = await service.answer(work(one_line(data), retry=retry, condition=condition))
     return _one(found)
 
 
@@ -152,8 +151,7 @@ async def add_documents(request: Request, service: Served, durable: Durable = Tr
     """
     if service.settings.deleted_field is not None:
         check_permission(request, "delete")
-    trace = _trace(request)
-    return await _judged(request, service, lambda lines, retry, condition: Add(lines, durable, retry, condition, trace))
+    return await _judged(request, service, partial(Add, durable=durable, trace=_trace(request)))
 
 
 @router.post(
@@ -179,7 +177,7 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
     trace = _trace(request)
 
     async def answer(lines: Lines, retry: Retry | None) -> Answers:
-        return await service.answer(Delete(_ids(lines), durable, retry, trace=trace))
+        return await service.answer(Delete(_ids(lines), durable=durable, retry=retry, trace=trace))
 
     return LinesResponse(request, service, answer, MAX_ID_BYTES, "delete", _retry_of(request))
 
@@ -237,7 +235,8 @@ async def delete_document(
     retry_of, condition = _retry_of(request), Condition.of(request)
     with service.intake.taking():
         retry = None if retry_of is None else retry_of(b"")
-        found = await service.answer(Delete([wanted], durable, retry, condition, _trace(request)))
+        work = Delete([wanted], durable=durable, retry=retry, condition=condition, trace=_trace(request))
+        found = await service.answer(work)
     return _one(found)
 
 

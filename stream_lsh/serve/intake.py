@@ -29,9 +29,7 @@ class Holding:
     def take(self, size: int) -> None:
         """Hold more of the body. Raises Problem if it does not fit."""
         if not self.fits(size):
-            problem = self._intake.crowded(f"requests in progress have {self._intake.bytes:,} bytes in memory")
-            problem.headers["Connection"] = "close"  # the rest of the body is not read
-            raise problem
+            raise self._intake.crowded(f"requests in progress have {self._intake.bytes:,} bytes in memory", close=True)
         self.add(size)
 
     def add(self, size: int) -> None:
@@ -105,25 +103,20 @@ class Intake:
         if (waiting := self._waiting()) >= self._most:
             raise self.crowded(f"{waiting:,} documents wait for their verdicts already")
 
-    def crowded(self, why: str) -> Problem:
-        """The problem for a request that is refused because others wait; it is counted."""
+    def crowded(self, why: str, *, close: bool = False) -> Problem:
+        """The problem for a request that is refused because others wait; it is counted. close: as for `Problem`."""
         self._tally.refuse()
-        return Problem(429, f"{why}; try again in a second", headers={"Retry-After": "1"})
+        return Problem(429, f"{why}; try again in a second", after=1, close=close)
 
     def admit_read(self) -> None:
         """Raise Problem if no reads are accepted now. Documents that wait do not matter: reads do not wait for them."""
         self._check_ready()
         if (reading := self.reading()) >= MOST_READS:
-            self._tally.refuse()
-            raise Problem(
-                429, f"{reading:,} reads wait for their answers already; try again in a second",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
+            raise self.crowded(f"{reading:,} reads wait for their answers already")
 
     def _check_ready(self) -> None:
         if not self.ready:
-            more = {"Connection": "close"} if self.stopping else {}
-            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
+            raise Problem(503, self.why_not, after=5, close=self.stopping)
 
     @contextmanager
     def taking(self) -> Iterator[Holding]:

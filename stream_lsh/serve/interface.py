@@ -40,13 +40,13 @@ class Turns:
     Args:
         what: the work, for messages: a plural.
         most: requests that may wait, the one in progress included.
-        refused: called for each request above that.
+        crowded: the problem for a request above that.
     """
 
-    def __init__(self, what: str, most: int, refused: Callable[[], None]) -> None:
+    def __init__(self, what: str, most: int, crowded: Callable[[str], Problem]) -> None:
         self._what = what
         self._most = most
-        self._refused = refused
+        self._crowded = crowded
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, what)
 
@@ -54,11 +54,7 @@ class Turns:
     def place(self) -> Iterator[None]:
         """A place among those that wait, for one request. Raises Problem if there is none."""
         if self._waiting >= self._most:
-            self._refused()
-            raise Problem(
-                429, f"{self._waiting:,} {self._what} wait already, and one is made at a time; try again in a second",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
+            raise self._crowded(f"{self._waiting:,} {self._what} wait already, and one is made at a time")
         self._waiting += 1
         try:
             yield
@@ -152,8 +148,8 @@ class Interface(ABC):
             "serve_waiting_bytes", "Bytes of bodies and unsent answers in memory.", lambda: self.intake.bytes
         )
         self.intake = Intake(self.tally, waiting, limits.waiting_documents, limits.waiting_bytes, self._why_not)
-        self.tables = Turns("tables of groups", MOST_TABLES, self.tally.refuse)
-        self.comparisons = Turns("comparisons", MOST_COMPARISONS, self.tally.refuse)
+        self.tables = Turns("tables of groups", MOST_TABLES, self.intake.crowded)
+        self.comparisons = Turns("comparisons", MOST_COMPARISONS, self.intake.crowded)
         self._waits = waiting
         self._failed = failed
 

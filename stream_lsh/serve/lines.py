@@ -128,10 +128,7 @@ class LinesResponse(Response):
         documents = part = unparted = end = 0
         async for block in self._blocks():
             if self._revoked:
-                raise Problem(
-                    401, "the token was revoked or has expired while its request was sent",
-                    headers={"Connection": "close"},
-                )  # fmt: skip
+                raise Problem(401, "the token was revoked or has expired while its request was sent", close=True)
             while under_way and not self._holding.fits(len(block)):
                 await self._tell(under_way)
             self._holding.take(len(block))
@@ -141,7 +138,7 @@ class LinesResponse(Response):
                 if documents > self._most_documents:
                     raise Problem(
                         413, f"the request has more than {self._most_documents:,} documents; send less at a time",
-                        field="body", headers={"Connection": "close"},
+                        field="body", close=True,
                     )  # fmt: skip
                 size = min(lines.position.offset - end, unparted)  # a line that is too large is not there completely
                 end, unparted = lines.position.offset, unparted - size

@@ -31,7 +31,13 @@ _WANTED = {
 
 
 class Problem(Exception):
-    """An error response to a client. code: of `CODES`; by default the general one of the status."""
+    """An error response to a client.
+
+    Args:
+        code: of `CODES`; by default the general one of the status.
+        after: seconds, after which the client may try it again.
+        close: whether the connection is closed, and the rest of the request not read.
+    """
 
     def __init__(
         self,
@@ -40,6 +46,8 @@ class Problem(Exception):
         *,
         code: str | None = None,
         field: str | None = None,
+        after: int | None = None,
+        close: bool = False,
         headers: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> None:
@@ -47,7 +55,10 @@ class Problem(Exception):
         self.status = status
         self.detail = detail
         self.code = code_of(status) if code is None else code
-        self.headers = dict(headers or {})
+        self.headers = {
+            **(headers or {}), **({} if after is None else {"Retry-After": str(after)}),
+            **({"Connection": "close"} if close else {}),
+        }  # fmt: skip
         self._more = {**({} if field is None else {"field": field}), **(more or {})}
 
     @property

@@ -38,7 +38,7 @@ class Proxies:
         self._trusted = trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope.get("client") and self._trusts(scope["client"][0]):
+        if scope.get("client") and self._trusts(scope["client"][0]):
             self._believe(scope)
         await self._app(scope, receive, send)
 

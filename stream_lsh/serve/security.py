@@ -95,9 +95,6 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         headers, origin, begun = Headers(scope=scope), None, False
         free = scope.get("state", {}).get("local") or scope["path"].startswith("/health/")
         problem = _not_understood(headers) or (None if free else self._problem(headers))
@@ -164,12 +161,11 @@ class Guard:
 def _not_understood(headers: Headers) -> Problem | None:
     """The problem for a request that RFC 9112 refuses, and the parser accepts."""
     if len(headers.getlist("host")) > 1:
-        return Problem(400, "the request has several Host headers", field="Host", headers={"Connection": "close"})
+        return Problem(400, "the request has several Host headers", field="Host", close=True)
     coding = ",".join(headers.getlist("transfer-encoding")).strip().lower()
     if coding not in ("", "chunked"):
         return Problem(
-            501, f"the transfer coding has to be chunked, not {coding[:60]!r}", field="Transfer-Encoding",
-            headers={"Connection": "close"},
+            501, f"the transfer coding has to be chunked, not {coding[:60]!r}", field="Transfer-Encoding", close=True
         )  # fmt: skip
     return None
 

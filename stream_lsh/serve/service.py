@@ -281,7 +281,7 @@ class Service(Interface):
         if self._opening.disk.full:
             raise self._opening.disk.problem()
         if self._copying.locked():
-            raise Problem(429, "a backup is being made already", headers={"Retry-After": "10"})
+            raise Problem(429, "a backup is being made already", after=10)
         async with self._copying:
             return await asyncio.to_thread(backup, self.folder, destination, checkpoint)
 

@@ -11,7 +11,6 @@ from stream_lsh.serve.problems import Problem
 
 STOP_SECONDS = 10.0  # time limit of requests with documents when the service stops
 WAITS = "the service is starting: {}"
-STARTING = {"Retry-After": "1"}
 _PAGE = "<!doctype html><html lang=en><title>stream_lsh</title><p>The service is starting.</p></html>"
 
 
@@ -32,11 +31,11 @@ def _answer(path: str) -> Response:
     if path == "/health/live":
         return JSONResponse({"status": "live"})
     if path == "/":  # the browser reloads it
-        return HTMLResponse(_PAGE, 503, {**STARTING, "Refresh": "1"})
+        return HTMLResponse(_PAGE, 503, {"Retry-After": "1", "Refresh": "1"})
     return not_ready(WAITS.format(progress.now()), "starting", progress.now()).response()
 
 
 def not_ready(why: str, health: str, step: Step | None) -> Problem:
     """The problem for a service that is not ready. step: of its start."""
     more = {} if step is None else {"progress": step._asdict()}
-    return Problem(503, why, headers=STARTING, more={"health": health, **more})
+    return Problem(503, why, after=1, more={"health": health, **more})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from stream_lsh.alerts.receivers import Receiver
+from stream_lsh.alerts.receivers import Receiver, variable
 from stream_lsh.embedded.alert_journal import AlertJournal
 from stream_lsh.embedded.backups import WEBHOOKS
 from stream_lsh.embedded.webhook import Webhook
@@ -110,16 +109,12 @@ class Webhooks:
 def webhook_of(receiver: Receiver) -> Webhook:
     """The address and secret of a receiver. Raises UsageError."""
     where = f"webhook {receiver.name}: "
-    url = receiver.url if receiver.url_env is None else _variable(where + "url_env", receiver.url_env)
-    secret = None if receiver.secret_env is None else _variable(where + "secret_env", receiver.secret_env).encode()
+    url, secret = receiver.url, None
+    if (name := receiver.url_env) is not None:
+        url = variable(f"{where}url_env = {name!r}", name)
+    if (name := receiver.secret_env) is not None:
+        secret = variable(f"{where}secret_env = {name!r}", name).encode()
     try:
         return Webhook(str(url), secret, receiver.timeout)
     except UsageError as error:
         raise UsageError(f"{where}{error}") from None
-
-
-def _variable(where: str, name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise UsageError(f"{where} = {name!r}: there is no such environment variable, or it is empty; set it")
-    return value

@@ -61,23 +61,28 @@ class Answers:
     repeated: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Add:
-    """Documents to be judged and stored. durable: answer after the commit. condition: on the version of the first
-    document. trace: the trace context of their request."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Work:
+    """What is asked of the writer. The attributes are of work that changes the index.
 
-    lines: Lines
-    durable: bool = True
+    Attributes:
+        retry: the idempotency key.
+        durable: whether the answer waits for the commit.
+        condition: on the version of the first document.
+        trace: the trace context of the request.
+    """
+
+    durable: bool = False
     retry: Retry | None = None
     condition: Condition | None = None
     trace: Headers = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.lines.starts)
+        return 1
 
 
 @dataclass(slots=True, eq=False)
-class Check:
+class Check(Work):
     """Documents to be judged, each as if it were the next one."""
 
     lines: Lines
@@ -87,31 +92,33 @@ class Check:
 
 
 @dataclass(slots=True, eq=False)
-class Delete:
-    """Documents to be deleted. trace: as in `Add`."""
+class Add(Work):
+    """Documents to be judged and stored."""
+
+    lines: Lines
+    durable: bool = field(default=True, kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.lines.starts)
+
+
+@dataclass(slots=True, eq=False)
+class Delete(Work):
+    """Documents to be deleted."""
 
     ids: Sequence[str | int]
-    durable: bool = True
-    retry: Retry | None = None
-    condition: Condition | None = None
-    trace: Headers = field(default_factory=list)
+    durable: bool = field(default=True, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 @dataclass(slots=True, eq=False)
-class Look:
+class Look(Work):
     """A function that reads the index. ids: of the documents that it reads, as JSON text."""
 
     read: Callable[[Engine], Any]
     ids: Set[bytes] = frozenset()
-
-    def __len__(self) -> int:
-        return 1
-
-
-Work = Add | Check | Delete | Look
 
 
 @dataclass(slots=True, eq=False)
@@ -286,13 +293,11 @@ class Writer:
         pause = 0.0
         try:
             for same in _together(taken):
-                if isinstance(same[0].work, Look):
-                    self._look(same)
-                elif unanswered := [waiting for waiting in same if not self._answered(waiting)]:
+                if unanswered := [waiting for waiting in same if not self._answered(waiting)]:
                     self._judge(unanswered)
             pause = self._engine.index.pause * sum(len(w.work) for w in taken if isinstance(w.work, Add)) / 1000
-            late, early = _parted(taken)
-            self._tell(early)
+            late = [waiting for waiting in taken if waiting.work.durable and waiting.error is None]
+            self._tell([waiting for waiting in taken if not waiting.work.durable or waiting.error is not None])
             if late or (self._engine.index.full and not self._opening.read_only):
                 self._commit(late)
         except BaseException as error:
@@ -329,15 +334,14 @@ class Writer:
         """Whether work has its answer already: that of an earlier request with its key, or that its condition is not
         met."""
         work = waiting.work
-        if isinstance(work, Add | Delete):
-            try:
-                lines = None if work.retry is None else self._retries.answer(work.retry)
-                if lines is not None:
-                    waiting.result = Answers(lines, rejections(lines), repeated=True)
-                elif work.condition is not None:
-                    self._check(work.condition, self._columns([work]))
-            except Problem as problem:
-                waiting.error = problem
+        try:
+            lines = None if work.retry is None else self._retries.answer(work.retry)
+            if lines is not None:
+                waiting.result = Answers(lines, rejections(lines), repeated=True)
+            elif work.condition is not None:
+                self._check(work.condition, self._columns([work]))
+        except Problem as problem:
+            waiting.error = problem
         return waiting.result is not None or waiting.error is not None
 
     def _check(self, condition: Condition, found: Columns) -> None:
@@ -364,7 +368,7 @@ class Writer:
             return
         works, began = [waiting.work for waiting in waitings], time.monotonic()
         found, traces = self._columns(works), _traces(works)
-        durable = any(isinstance(waiting.work, Add | Delete) and waiting.work.durable for waiting in waitings)
+        durable = any(work.durable for work in works)
         said: list[bytes] = []
         reasons: dict[int, Rejection] = {}
         try:
@@ -390,7 +394,7 @@ class Writer:
         for waiting in waitings:
             end = at + len(waiting.work)
             waiting.result = Answers(said[at:end], {i - at: w for i, w in reasons.items() if at <= i < end})
-            if isinstance(waiting.work, Add | Delete) and waiting.work.retry is not None:
+            if waiting.work.retry is not None:
                 self._retries.add(waiting.work.retry, said[at:end])
             at = end
 
@@ -460,8 +464,7 @@ class Writer:
 
 def _traces(works: Sequence[Work]) -> list[Headers]:
     """The trace contexts of documents, of each; none if no document has one."""
-    named = [(work.trace, len(work)) for work in works if isinstance(work, Add | Delete)]
-    return [trace for trace, n in named for _ in range(n)] if any(trace for trace, _ in named) else []
+    return [work.trace for work in works for _ in range(len(work))] if any(work.trace for work in works) else []
 
 
 def _together(waitings: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
@@ -470,32 +473,15 @@ def _together(waitings: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
     names: set[str] = set()
     for waiting in waitings:
         work, before = waiting.work, some[-1].work if some else waiting.work
-        name = _key_of(work)
-        if some and (type(work) is not type(before) or _conditional(work) or _conditional(before) or name in names):
+        conditional = work.condition is not None or before.condition is not None
+        name = None if work.retry is None else work.retry.name
+        if some and (type(work) is not type(before) or conditional or name in names):
             yield some
             some, names = [], set()
         some.append(waiting)
         names |= set() if name is None else {name}
     if some:
         yield some
-
-
-def _conditional(work: Work) -> bool:
-    return isinstance(work, Add | Delete) and work.condition is not None
-
-
-def _key_of(work: Work) -> str | None:
-    return work.retry.name if isinstance(work, Add | Delete) and work.retry is not None else None
-
-
-def _parted(waitings: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Splits work into what waits for the commit and what does not."""
-    late: list[_Waiting] = []
-    early: list[_Waiting] = []
-    for waiting in waitings:
-        durable = isinstance(waiting.work, Add | Delete) and waiting.work.durable
-        (late if durable and waiting.error is None else early).append(waiting)
-    return late, early
 
 
 def _answer(waitings: Sequence[_Waiting]) -> None:

@@ -225,7 +225,7 @@ def test_late_verdict_comes_with_the_other_answers() -> None:
 
 
 def test_addresses_are_short_and_tokens_are_those_of_a_file() -> None:
-    assert len(unquote(calls.get("日" * 683, False).path)) < 800
+    assert len(unquote(calls.path_of("日" * 683))) < 800
     assert calls.authorization("lsh_abc\n") == {"Authorization": "Bearer lsh_abc"}
     with pytest.raises(ValueError, match="token add") as caught:
         calls.authorization("not a token")

@@ -14,7 +14,7 @@ from stream_lsh import Deduplicator, Settings
 from stream_lsh.api import feeding
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.errors import UsageError
-from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes, opened
+from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes
 from stream_lsh.mcp.scope import Scope
 from stream_lsh.mcp.server import Tools
 
@@ -25,7 +25,7 @@ OTHER = "deploy to staging on friday after the tests have passed"
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Any:
-    with opened(tmp_path / "index", Settings(**FOR_NOTES)) as deduplicator:
+    with Deduplicator(Settings(**FOR_NOTES), index=tmp_path / "index", commit="manual") as deduplicator:
         yield Notes(deduplicator, Scope([], {}))
 
 

@@ -13,7 +13,7 @@ from support.serving import events
 
 from stream_lsh.serve.event_filter import KINDS, EventFilter, Kind
 from stream_lsh.serve.events import Block, Event, Place, Ring, Said, place_of
-from stream_lsh.serve.pipeline.merging import BLOCK, Merge, tell
+from stream_lsh.serve.pipeline.outputs import BLOCK, Merge, tell
 
 ALL = EventFilter()
 

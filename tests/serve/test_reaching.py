@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -24,11 +25,12 @@ from support.serving import JSON, Serving, entry, events
 from support.waiting import until
 
 from stream_lsh.serve.proxies import Proxies, network_of
-from stream_lsh.serve.request_log import RequestLog
+from stream_lsh.serve.requests import Counts, Requests
 from stream_lsh.serve.security import Guard
 from stream_lsh.serve.tokens import Token
 
 ROOT = Path(__file__).parents[2]
+NOTING = Middleware(Requests, counts=Counts(CollectorRegistry()), tracer=None)
 
 
 async def shown(request: Request) -> JSONResponse:
@@ -101,7 +103,10 @@ async def test_pages_of_allowed_sites_send_and_read_the_headers_of_the_api() -> 
 async def test_unexpected_error_is_logged_and_has_the_headers_of_every_response(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    guards = Middleware(RequestLog), Middleware(Guard, origins=(DESK,), hosts=None)
+    guards = (
+        NOTING,
+        Middleware(Guard, origins=(DESK,), hosts=None),
+    )
     answer = await asked(*guards, path="/broken", origin=DESK, x_request_id="one")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
     assert (answer.headers["x-request-id"], answer.headers["access-control-allow-origin"]) == ("one", DESK)
@@ -128,7 +133,7 @@ async def test_log_has_writes_and_refusals_without_ids(caplog: pytest.LogCapture
         return JSONResponse({}, int(request.query_params.get("status", "200")))
 
     routes = [Route("/documents/{id}", answer, methods=["GET", "DELETE"]), Route("/health/ready", answer)]
-    app = Starlette(routes=routes, middleware=[Middleware(RequestLog)])
+    app = Starlette(routes=routes, middleware=[NOTING])
     with caplog.at_level(logging.INFO, "stream_lsh"):
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             await client.get("/documents/secret")

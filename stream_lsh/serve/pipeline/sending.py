@@ -56,17 +56,14 @@ class Sending:
                     future.add_done_callback(seen)
                 found = [await asyncio.shield(future) for future in acknowledged]
         except TimeoutError:
-            raise Problem(
-                503, f"Kafka has not acknowledged the documents within {seconds:g} s: {AGAIN}",
-                headers={"Retry-After": "5"},
-            ) from None  # fmt: skip
+            said = f"Kafka has not acknowledged the documents within {seconds:g} s: {AGAIN}"
+            raise Problem(503, said, after=5) from None
         except (errors.MessageSizeTooLargeError, errors.RecordTooLargeError) as error:
             raise Problem(413, str(explain(error, self._settings)), field="body") from None
         except (errors.KafkaError, errors.ProducerClosed, OSError) as error:
             await self._drop(producer)
-            raise Problem(
-                503, f"{explain(error, self._settings)} As for the documents, {AGAIN}", headers={"Retry-After": "5"}
-            ) from None  # fmt: skip
+            said = f"{explain(error, self._settings)} As for the documents, {AGAIN}"
+            raise Problem(503, said, after=5) from None
         return [(place.partition, place.offset) for place in found]
 
     def _partition(self, record: Line, count: int) -> int:

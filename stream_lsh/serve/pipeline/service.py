@@ -44,20 +44,20 @@ from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, a
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.headlines import Headlines
-from stream_lsh.serve.pipeline.originals import Original, Originals
+from stream_lsh.serve.pipeline.originals import Originals
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.serve.pipeline.recent_answers import RecentAnswers
 from stream_lsh.serve.pipeline.restarts import Restarts
 from stream_lsh.serve.pipeline.sending import Sending
-from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
+from stream_lsh.serve.pipeline.verdicts import Verdicts
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.retries import rejections
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.wire.source import Headers
 
 PLACE_SECONDS = 5.0  # how long to wait for a place that another service has reached already
 LATE = 65_536  # limit of the ids of documents whose verdicts were late
-_REJECTED = b'"kind":"rejected"'
 
 
 class PipelineService(Interface):
@@ -205,7 +205,7 @@ class PipelineService(Interface):
         try:
             (verdicts, rejected), as_of = await self._lookup.ask(ask)
         except NotReady as error:
-            raise Problem(503, f"nothing can be checked yet: {error}", headers={"Retry-After": "5"}) from None
+            raise Problem(503, f"nothing can be checked yet: {error}", after=5) from None
         facts = b',"as_of":%b}' % orjson.dumps(as_of.facts)
         return Answers([verdict[:-1] + facts for verdict in verdicts], rejected)
 
@@ -263,22 +263,17 @@ class PipelineService(Interface):
                 if not verdicts[i].done():
                     self._verdicts.give_up(place)
         lines: list[bytes] = []
-        rejected: dict[int, Rejection] = {}
         late: dict[int, str] = {}
         for i, record in enumerate(records):
             if isinstance(record, Rejection):
-                rejected[i] = record
                 lines.append(_refused(record))
             elif verdicts[i].done():
                 said = verdicts[i].result()
                 lines.append(deletion(said) if deletions else said)
-                if _REJECTED in lines[i]:
-                    verdict = parsed(lines[i])
-                    rejected[i] = Rejection(verdict["reason"], verdict["detail"])
             else:
                 line, late[i] = self._overdue(record, *waiting[i])
                 lines.append(line)
-        return Answers(lines, rejected, late)
+        return Answers(lines, rejections(lines), late)
 
     def _overdue(self, record: Line, partition: int, offset: int) -> tuple[bytes, str]:
         """The answer for a document whose verdict is late, and where the verdict will be."""
@@ -313,7 +308,7 @@ class PipelineService(Interface):
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
         found = self._known(id)
-        return {**found, "text": (await self._text(found)).text} if text else found
+        return {**found, "text": (await self._originals.of(found["source"])).text} if text else found
 
     def _known(self, id: str | int) -> dict[str, Any]:
         try:
@@ -330,18 +325,12 @@ class PipelineService(Interface):
                 404, f"the document was rejected: {found['detail']}", code="unknown_document", more={"verdict": said}
             )  # fmt: skip
         if id in self._late:
-            raise Problem(
-                404, "it is accepted, and its verdict is not there yet", code="unknown_document",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
+            raise Problem(404, "it is accepted, and its verdict is not there yet", code="unknown_document", after=1)
         raise Problem(
             404, f"no document with the id {shown(id)} is among the last "
             f"{self.limits.kept_events:,} whose verdicts this service stores (--keep-events), or it was deleted; the "
             f"verdicts topic may have it{as_number(id)}", code="unknown_document",
         )  # fmt: skip
-
-    async def _text(self, found: dict[str, Any]) -> Original:
-        return await self._originals.of(found["source"])
 
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
         """A comparison by the records on the documents topic; as in `Interface`. Raises Problem also for tf-idf."""
@@ -353,7 +342,7 @@ class PipelineService(Interface):
             )  # fmt: skip
         found = [self._known(id) for id in (a, b)]
         with self.comparisons.place():
-            one, other = await asyncio.gather(*(self._text(document) for document in found))
+            one, other = await asyncio.gather(*(self._originals.of(document["source"]) for document in found))
             return await self.comparisons.run(
                 self._compare, {**found[0], "text": one.text}, {**found[1], "text": other.text},
                 one.within != other.within,
@@ -387,7 +376,7 @@ class PipelineService(Interface):
         """The groups. Raises Problem: the changelog is not read yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
         if self._groups_reader is None or not self._groups_reader.ever:
-            raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
+            raise Problem(503, "the groups are not read yet", after=5)
         return self._copy
 
     async def place(self, place: Place | None) -> Place:
