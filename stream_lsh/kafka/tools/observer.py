@@ -14,9 +14,10 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.client.reading import missing, reading
+from stream_lsh.kafka.client.reading import missing, reading, records_to
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import all_committed, patiently
+from stream_lsh.kafka.consumer.state import Commits
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
@@ -28,7 +29,6 @@ from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
-READ_SECONDS = 10.0
 FETCH_BYTES = 1 << 20  # per partition; a larger record is sent all the same
 READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
          "forward": ("documents", "verdicts"), "group": ("memberships",)}  # fmt: skip
@@ -36,8 +36,6 @@ LOOKED_AT = ("documents", "signatures", "frames", "changelog", "matches", "verdi
 BACK = (2, 100, 10_000)  # numbers of records before the end in which a partition's last verdict is searched
 
 Places = Mapping[TopicPartition, int]
-Commits = Mapping[str, Mapping[int, tuple[int, str]]]
-"""Commits of a group: offset and metadata, by topic and partition."""
 
 
 class Observer:
@@ -68,8 +66,9 @@ class Observer:
             KafkaError, OSError: see `connection.explained`.
         """
         partitions = await self._partitions()
-        groups = await self._groups()
-        commits = {role: await self._committed(role) for role in self._settings.roles}
+        names = {role: self._topics.group(role) for role in self._settings.roles}
+        groups = {role: await group_of(self._client, name) for role, name in names.items()}
+        commits = {role: await all_committed(self._client, name) for role, name in names.items()}
         readers = await self._readers(partitions, commits)
         provisional = await self._provisional(readers)  # right away, so that all figures are of the same moment
         records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
@@ -107,13 +106,6 @@ class Observer:
             topic["topic"]: sorted(partition["partition"] for partition in topic["partitions"]) for topic in described
         }
         return {attribute: found[name] for attribute, name in self._names.items()}
-
-    async def _groups(self) -> dict[str, Group]:
-        return {role: await group_of(self._client, self._topics.group(role)) for role in self._settings.roles}
-
-    async def _committed(self, role: str) -> Commits:
-        async with asyncio.timeout(READ_SECONDS):
-            return await all_committed(self._client, self._topics.group(role))
 
     async def _readers(self, partitions: Mapping[str, Sequence[int]], commits: Mapping[str, Commits]) -> list[Reader]:
         reads = {role: READS[role] for role in self._settings.roles}
@@ -155,24 +147,15 @@ class Observer:
         Raises:
             KafkaTimeoutError: a partition does not answer.
         """
-        consumer, open_ = self._consumer, set(places)
+        consumer = self._consumer
         found: dict[TopicPartition, list[ConsumerRecord]] = {place: [] for place in places}
         consumer.assign(list(places))
         begins = await consumer.beginning_offsets(list(places))
         for place, offset in places.items():
             consumer.seek(place, max(offset, begins[place]))
         ends = await consumer.end_offsets(list(places))
-        deadline = time.monotonic() + READ_SECONDS
-        while open_:
-            for place, records in (await consumer.getmany(*open_, timeout_ms=200)).items():
-                found[place] += records
-            done = {place for place in open_ if found[place] and not whole}
-            done |= {place for place in open_ - done if await consumer.position(place) >= ends[place]}
-            open_ -= done
-            if done:
-                consumer.pause(*done)
-            if open_ and time.monotonic() > deadline:
-                raise errors.KafkaTimeoutError(f"no answer for {', '.join(f'{t}-{p}' for t, p in sorted(open_))}")
+        async for place, records in records_to(consumer, ends, first=not whole):
+            found[place] += records
         return found
 
     async def _provisional(self, readers: Sequence[Reader]) -> dict[int, tuple[int, float | None]]:

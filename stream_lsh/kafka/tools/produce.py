@@ -21,10 +21,10 @@ from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.feed import file_input
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.pipeline import Stage
+from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.client.clients import Throttle, drop_producer
-from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
-from stream_lsh.kafka.client.private import watch_throttle
+from stream_lsh.kafka.client.clients import producing
+from stream_lsh.kafka.client.connection import admin, cause, explain
 from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.names import ENVELOPE, Topics
 from stream_lsh.kafka.partitioner import partition_of
@@ -39,16 +39,6 @@ WAITING_BYTES = 32 * 2**20
 REPORT_SECONDS = 0.25
 _CATCH_UP_SECONDS = 0.1
 _START = Position()
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Progress. documents: acknowledged. bytes_read, bytes_total: of the files on disk, compressed or not."""
-
-    documents: int
-    bytes_read: int
-    bytes_total: int | None
-    seconds: float
 
 
 @dataclass
@@ -210,7 +200,7 @@ class Feeder:
         *,
         key_field: str | None = None,
         rate: float | None = None,
-        report: Callable[[Sent], None] = lambda sent: None,
+        report: Callable[[Progress], None] = lambda sent: None,
         lines: Iterator[list[Line]] | None = None,
         begin: Position = _START,
     ) -> None:
@@ -241,8 +231,8 @@ class Feeder:
         """Documents that the broker has acknowledged."""
         return sum(sender.sent for sender in self._senders)
 
-    async def run(self) -> Sent:
-        """Send all inputs.
+    async def run(self) -> Progress:
+        """Send all inputs. Returns how many documents were acknowledged.
 
         Raises:
             BrokerError: Kafka cannot be reached, has no such topic, or did not accept lines, which are named.
@@ -255,22 +245,15 @@ class Feeder:
                 await existing(client, self.settings, self.topic)
                 await check_partitioner(client, self.settings)
                 batch_bytes = await batch_limit(client, self.settings, BATCH_BYTES)
-            name = f"{self.settings.topic_prefix}.produce"
-            producer = AIOKafkaProducer(
-                **client_options(self.settings), client_id=name, acks="all", enable_idempotence=True,
-                max_batch_size=batch_bytes, max_request_size=self.settings.max_document_bytes + ENVELOPE,
-            )  # fmt: skip
-            watch_throttle(producer, Throttle(self.settings, name))
-            try:
-                async with asyncio.timeout(self.settings.give_up_seconds):
-                    await producer.start()
-                    partitions = sorted(await producer.partitions_for(self.topic))
+            most = self.settings.max_document_bytes + ENVELOPE
+            # At its end everything is acknowledged, or waiting is useless.
+            async with producing(
+                self.settings, "produce", max_batch_size=batch_bytes, max_request_size=most
+            ) as producer:
+                partitions = sorted(await producer.partitions_for(self.topic))
                 self.partitions = len(partitions)
                 self._senders = [_PartitionSender(producer, self.topic, partition) for partition in partitions]
                 await self._send()
-            finally:
-                # Either everything is acknowledged, or waiting is useless.
-                await drop_producer(producer)
         except (errors.KafkaError, OSError, TimeoutError) as error:
             raise explain(await cause(error, self.settings), self.settings) from error
         return self._state()
@@ -337,11 +320,11 @@ class Feeder:
         with suppress(Exception):  # a failed report must not end the work
             self._report(self._state())
 
-    def _state(self) -> Sent:
+    def _state(self) -> Progress:
         sizes = [source.size for source in self._sources]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
         read = sum(source.raw_position for source in self._sources)
-        return Sent(self.sent, read, total, time.monotonic() - self._began)
+        return Progress(self.sent, 0, 0, 0, 0, read, total, time.monotonic() - self._began)
 
 
 class _Allowance:

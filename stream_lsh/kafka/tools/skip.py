@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
-from aiokafka import ConsumerRecord, TopicPartition, errors
+from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.client.reading import partitions_of, read_from, reading
+from stream_lsh.kafka.client.reading import between, partitions_of, reading
 from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import commit_alone, committed, place_of
 from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
@@ -24,7 +21,6 @@ from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
-READ_SECONDS = 30.0
 LOST = {
     "signatures": "its documents, unless other frames have them. If a signer of this pipeline has sent it, what "
     "follows of its partitions is ignored as long as it is missing: start the workers of sign with "
@@ -79,7 +75,7 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     if record is None:
         raise StoreError(f"{where} has no record")
     try:
-        (_part if is_part(record.value or b"") and topic in IN_PARTS else _READ[topic])(record, settings)
+        _decode(topic, record, settings)
     except ForeignError as error:
         raise StoreError(f"{where} needs no skip ({error}): {role} skips such records by itself") from None
     except StoreError as error:
@@ -89,36 +85,26 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     )
 
 
-_READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
-    "signatures": lambda record, settings: Places.of(record.value or b"", settings),
-    "frames": lambda record, settings: [
-        Sequenced.decode(frame, settings) for frame in split_frames(record.value or b"", settings)
-    ],
-    "matches": lambda record, settings: head(record.value or b"", settings),
-    "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
-}
-"""How the reader of a topic decodes a record."""
-IN_PARTS = "frames", "matches"
-
-
-def _part(record: ConsumerRecord, settings: KafkaSettings) -> Part:
-    return Part.decode(record.value or b"", settings)
+def _decode(topic: str, record: ConsumerRecord, settings: KafkaSettings) -> object:
+    """Decode a record as the reader of its topic does."""
+    value = record.value or b""
+    if topic in ("frames", "matches") and is_part(value):
+        return Part.decode(value, settings)
+    match topic:
+        case "signatures":
+            return Places.of(value, settings)
+        case "frames":
+            return [Sequenced.decode(frame, settings) for frame in split_frames(value, settings)]
+        case "matches":
+            return head(value, settings)
+    return read_verdict(record, Topics.of(settings).documents)
 
 
 async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:
     async with reading(settings) as consumer:
-        begin = (await consumer.beginning_offsets([place]))[place]
         end = (await consumer.end_offsets([place]))[place]
-        if not begin <= offset < end:
-            return None
-        read_from(consumer, {place: offset})
-        late = time.monotonic() + READ_SECONDS
-        while await consumer.position(place) <= offset:
-            for record in (await consumer.getmany(timeout_ms=500, max_records=1)).get(place, ()):
-                return record if record.offset == offset else None
-            if time.monotonic() > late:
-                raise errors.KafkaTimeoutError(f"{place.topic} cannot be read")
-    return None
+        found = await between(consumer, place, offset, min(offset + 1, end))
+    return found[0] if found else None
 
 
 async def skip(settings: KafkaSettings, unread: Unread) -> None:
