@@ -116,7 +116,6 @@ class MatchApp(Host):
         self._positions: dict[int, int] = {}
         self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
         self._deletion = Deletion()
-        self._unfilled: dict[int, int] = {}  # by shard, where a hole begins that recovery has to read
         self._unreadable = Unreadable(settings, probe)
         self._elsewhere = Elsewhere(settings, probe)
         for stall in Stall:
@@ -367,14 +366,13 @@ class MatchApp(Host):
         return done
 
     @Service.task
-    async def _fill_holes(self) -> None:
+    async def _read_holes(self) -> None:
         while not self.should_stop:
             await self.sleep(TICK_SECONDS)
             for flow in list(self._flows.values()):
                 if flow.idle:  # no frame may come that would tell
                     await flow.tell()
             await self._look_into_holes()
-            await self._fill_hole()
 
     async def _look_into_holes(self) -> None:
         """Read what others have written before a change of ours, whose reply waits for it."""
@@ -400,23 +398,6 @@ class MatchApp(Host):
             log.info("%s, partition %d could not be read; it is tried again: %s", self.names.changelog, shard, error)
             return None
         return [(record.offset, record.value or b"") for record in records]
-
-    async def _fill_hole(self) -> None:
-        """Read what others have written between our own changes of a shard. Otherwise recovery would begin there."""
-        holes = {shard: hole for shard, flow in self._flows.items() if (hole := flow.held.hole) is not None}
-        shard = next((shard for shard, (first, _) in holes.items() if self._unfilled.get(shard) != first), None)
-        if shard is None:
-            return
-        first, end = holes[shard][0], min(holes[shard][1], holes[shard][0] + HOLE_RECORDS)
-        values = await self._records(shard, first, end)
-        if values is None:
-            return
-        if (flow := self._flows.get(shard)) is not None and not await flow.held.fill(first, end, values):
-            self._unfilled[shard] = first
-            log.warning(
-                "shard %d: at offset %d or later its changelog has a record of another worker or version; after a "
-                "restart the shard reads the changelog again from there", shard, first,
-            )  # fmt: skip
 
 
 def create(settings: KafkaSettings, probe: Probe | None = None) -> MatchApp:

@@ -123,8 +123,6 @@ class Copy:
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
         self._parts = Adjacent(settings)
         self._torn = False  # whether the store may lag behind the state in memory
-        # Behind a hole: first and last offset of our latest contiguous records, and the frame of their last change.
-        self._own: tuple[int, int, int | None] | None = None
 
     def _open_format(self) -> dict[str, Any]:
         facts = self.store.named("replica")
@@ -184,7 +182,6 @@ class Copy:
             OtherChange: a change counts in place of our own.
         """
         applied = _Applied()
-        self._own = None
         self._torn = True  # if a write below fails, closing must not store the newer state
         for end, record in records:
             if self.changelog_offset is not None and end <= self.changelog_offset:
@@ -394,8 +391,8 @@ class Copy:
         return None if begin is None or (offset is not None and begin <= offset) else begin
 
     def confirmed(self, what: int | Mark, changelog_offset: int, records: int = 1) -> bool:
-        """Note that our change of a frame, or our snapshot record, has this offset in the changelog. It counts if it
-        is the next record there. records: how many it is there, if it is cut into parts.
+        """Note that our change of a frame, or our snapshot record, has this offset in the changelog, and that all
+        records before it are ours or such as `agrees` accepts. records: how many it is there, if it is cut into parts.
 
         Returns:
             Whether it completes a snapshot.
@@ -404,67 +401,19 @@ class Copy:
             OtherOwner: a snapshot has ended, but another owner has written in between.
         """
         follows = changelog_offset == (-1 if self.changelog_offset is None else self.changelog_offset) + 1
-        if isinstance(what, int):
+        counts = False
+        if not follows:
+            self.cycle.interrupt()
+        if isinstance(what, Mark):
+            counts = follows and self.cycle.base(changelog_offset, what)
+        else:
+            self.cycle.last_frame = what
             if self.forgetting is not None:
                 self.forgetting.placed(what, changelog_offset)
-            if follows:
-                self.cycle.last_frame = what
-        counts = follows and isinstance(what, Mark) and self.cycle.base(changelog_offset, what)
-        last = changelog_offset + records - 1
-        if follows:
-            self.changelog_offset = last
-        elif changelog_offset > (-1 if self.changelog_offset is None else self.changelog_offset):
-            continues = self._own is not None and changelog_offset == self._own[1] + 1
-            first, _, frame = self._own if self._own is not None and continues else (changelog_offset, -1, None)
-            self._own = first, last, what if isinstance(what, int) else frame
+        self.changelog_offset = changelog_offset + records - 1
         if isinstance(what, Mark) and what.part == ENDS and not counts:
             raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
         return counts
-
-    @property
-    def hole(self) -> tuple[int, int] | None:
-        """First and end offset of records of the changelog that came between ours and that nothing has read; None if
-        there are none. Recovery would begin there, however long ago that was."""
-        own, offset = self._own, self.changelog_offset  # the shard's thread may change them
-        return None if own is None else (0 if offset is None else offset + 1, own[0])
-
-    def fill(self, first: int, end: int, records: Iterable[tuple[int, bytes]]) -> bool:
-        """Take note of what is in the beginning of the hole.
-
-        Args:
-            first, end: offsets of the part that was read; first is that of the hole.
-            records: offset and value of all records there.
-
-        Returns:
-            False if one of them may be needed: recovery has to read it.
-        """
-        if self.hole is None or first != self.hole[0]:  # it was filled meanwhile, or the changelog is followed again
-            return True
-        parts = Adjacent(self.settings)
-        for offset, record in records:
-            try:
-                if (whole := parts.add(offset, record)) is None:
-                    continue
-                change = None if is_base(whole[1]) else Change.decode(whole[1], self.settings)
-            except ForeignError as error:
-                self._foreign(offset, error)
-            except FormatError:
-                return False
-            else:
-                if change is None or (change.shard, change.key) != (self.number, self._key):
-                    return False
-                if change.offset > self.last:
-                    return False
-                self.cycle.change(change.offset, change.predecessor)
-        if parts.begin is not None and self._own is not None and end < self._own[0]:
-            return False
-        self.changelog_offset = end - 1
-        if self._own is not None and end >= self._own[0]:
-            _, self.changelog_offset, frame = self._own
-            self._own = None
-            if frame is not None:
-                self.cycle.last_frame = frame
-        return True
 
     def agrees(self, records: Iterable[tuple[int, bytes]], *, whole: bool = True) -> bool:
         """Whether records that another worker has written before our next change do not matter: they are changes of
@@ -477,12 +426,17 @@ class Copy:
         parts = Adjacent(self.settings)
         for offset, record in records:
             try:
-                if (found := parts.add(offset, record)) is None or is_base(found[1]):
+                if (found := parts.add(offset, record)) is None:
                     continue
+                if is_base(found[1]):
+                    return False
                 change = Change.decode(found[1], self.settings)
-            except ForeignError:
+            except ForeignError as error:
+                self._foreign(offset, error)
                 continue
             except FormatError:
+                return False
+            if (change.shard, change.key) != (self.number, self._key):
                 return False
             if change.offset > self.last or not self._answers.agrees(change):
                 return False

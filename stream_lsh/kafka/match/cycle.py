@@ -78,6 +78,10 @@ class Cycle:
         """The changelog, and with it this shard, begins with a snapshot after this frame."""
         self.last_frame = self.taking = frame
 
+    def interrupt(self) -> None:
+        """There are records of another owner. The snapshot in progress does not count."""
+        self._begun = None
+
     def base(self, offset: int, mark: Mark) -> bool:
         """The next record is a snapshot record. Returns whether it completes a snapshot that counts."""
         begun = self._begun

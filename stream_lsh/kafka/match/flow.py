@@ -23,7 +23,7 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.output import InOrder, Send
 from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
-from stream_lsh.kafka.match.held import Confirmed, Held, Matched
+from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -130,7 +130,6 @@ class Flow:
         self._waiting: deque[tuple[Taken, bytes]] = deque()
         self._adjacent = Adjacent(held.settings)
         self._parts_read: list[Callable[[], object]] = []  # acknowledge the parts of a record that is not complete
-        self._confirmed: list[Confirmed] = []
         self._steps = 0  # cleaning steps allowed while no frame waits
         self._frames = self._bytes = 0
         self._wake, self._idle, self._replying = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -253,8 +252,7 @@ class Flow:
         """Do one cleaning step. A new frame waits for at most one."""
         if not (self.held.erases and self._taking):
             return
-        confirmed, self._confirmed = self._confirmed, []
-        found = await self.held.clean(confirmed)
+        found = await self.held.clean()
         if found is not None and self._open:
             mark, record = found
             taken = Taken(-1, 0, lambda: None, mark)
@@ -269,10 +267,9 @@ class Flow:
         taken, size = [self._waiting.popleft()], 0
         while self._waiting and len(taken) < TOGETHER and (size := size + taken[-1][0].size) < TOGETHER_BYTES:
             taken.append(self._waiting.popleft())
-        confirmed, self._confirmed = self._confirmed, []
         found: list[Matched | None]
         try:
-            found = [*await self.held.match([value for _, value in taken], confirmed)]
+            found = [*await self.held.match([value for _, value in taken])]
         except FormatError:
             # One by one: those before the bad frame are known by now, and get their replies again.
             found = [await self._matched(frame.offset, value) for frame, value in taken]
@@ -294,7 +291,7 @@ class Flow:
             await self._unreadable.pass_over(*place, error)
             return None
         try:
-            [matched] = await self.held.match([value], [])
+            [matched] = await self.held.match([value])
         except FormatError as error:  # the frame is part of the chain, and the shard cannot continue without it
             raise FormatError("{}, partition {}, offset {}: {}".format(*place, error)) from None
         return matched
@@ -348,7 +345,7 @@ class Flow:
 
     def _acknowledge(self, frame: Taken, _: list[Any]) -> None:
         if frame.changed is not None and frame.placed is not None:
-            self._confirmed.append((frame.changed, frame.placed, frame.records))
+            self.held.confirmed.append((frame.changed, frame.placed, frame.records))
         if not isinstance(frame.changed, Mark):
             self._done(1, frame.size)
             frame.acknowledge()
@@ -368,10 +365,9 @@ class Flow:
 
     async def tell(self) -> None:
         """Pass acknowledged offsets to the shard without waiting for the next frame."""
-        if self._open and self._confirmed:
-            confirmed, self._confirmed = self._confirmed, []
+        if self._open and self.held.confirmed:
             try:
-                await self.held.match((), confirmed)
+                await self.held.match(())
             except Failed as error:
                 self._fail(error)
 
@@ -390,7 +386,6 @@ class Flow:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-        confirmed, self._confirmed = self._confirmed, []
-        if confirmed:
+        if self.held.confirmed:
             with suppress(Failed):  # this run ends anyway
-                await self.held.match((), confirmed)
+                await self.held.match(())

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -57,6 +58,7 @@ class Held:
         active: whether it has been opened for matching since the last `check`.
         erases: whether `clean` may have work.
         backlog: records that were taken but not applied yet.
+        confirmed: our changes and snapshot records that were acknowledged, for the shard's thread.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Held:
         self.read: int | None = None
         self.start = 0
         self.erases = settings.erase_hours is not None
+        self.confirmed: deque[Confirmed] = deque()
         self._found = False  # whether the folder had contents that did not come from the changelog just now
         # Whether the changelog is empty but once had records that this replica does not have. Then no record shows
         # whether this state is the end of the chain.
@@ -334,62 +337,51 @@ class Held:
         left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
         return StoreError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
-        """Match frames in order. When this returns, everything is stored.
-
-        Args:
-            confirmed: our changes and snapshot records that were acknowledged since the last call.
+    async def match(self, values: Sequence[bytes]) -> list[Matched]:
+        """Match frames in order. When this returns, everything is stored, and the shard has all of `confirmed`.
 
         Raises:
             FormatError, StoreError, OutputError: see `Replica.match`.
+            Failed: see `Replica.confirmed`.
         """
-        return await self._run(lambda: self._match(values, confirmed))
+        return await self._run(lambda: self._match(values))
 
-    def _confirmed(self, replica: Replica, confirmed: Sequence[Confirmed]) -> None:
+    def _own(self) -> Replica:
+        """The replica, with what was confirmed."""
+        replica = self._opened()
         try:
-            for what, offset, records in confirmed:
-                if replica.confirmed(what, offset, records):
+            while self.confirmed:
+                if replica.confirmed(*self.confirmed.popleft()):
                     log.info(
                         "shard %d: everything due is erased; the changelog is needed from offset %d on", self.shard,
                         replica.cycle.cleaned or 0,
                     )  # fmt: skip
         except OtherOwner as error:  # the other owner's records must be read first
             raise Failed(str(error)) from None
-
-    @property
-    def hole(self) -> tuple[int, int] | None:
-        """See `Copy.hole`."""
-        return None if self._replica is None else self._replica.hole
-
-    async def fill(self, first: int, end: int, records: Sequence[tuple[int, bytes]]) -> bool:
-        """See `Copy.fill`."""
-        return await self._run(lambda: self._opened().fill(first, end, records))
+        return replica
 
     async def agrees(self, records: Sequence[tuple[int, bytes]], *, whole: bool) -> bool:
         """See `Copy.agrees`."""
         return await self._run(lambda: self._opened().agrees(records, whole=whole))
 
-    async def clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
+    async def clean(self) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the snapshot record to be sent next, after all that was matched.
 
         Raises:
             StoreError, OutputError: the shard is damaged, or cannot be written.
             Failed: see `Replica.confirmed`.
         """
-        return await self._run(lambda: self._clean(confirmed))
+        return await self._run(self._clean)
 
-    def _clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
-        replica = self._opened()
-        self._confirmed(replica, confirmed)
+    def _clean(self) -> tuple[Mark, bytes] | None:
+        replica = self._own()
         try:
             return replica.clean(time.monotonic() - self._matched)
         except DamagedError as error:
             raise self._for_us(error) from error
 
-    def _match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
-        replica = self._opened()
-        self._confirmed(replica, confirmed)
-        found = []
+    def _match(self, values: Sequence[bytes]) -> list[Matched]:
+        replica, found = self._own(), []
         for value in values:
             if self._emptied:
                 self._begin(replica, value)
