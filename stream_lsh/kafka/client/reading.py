@@ -92,6 +92,15 @@ async def between(
     """
     begins = await consumer.beginning_offsets([here])
     read_from(consumer, {here: max(first, begins[here])})
+    return await read_to(consumer, here, end)
+
+
+async def read_to(consumer: AIOKafkaConsumer, here: TopicPartition, end: int) -> list[ConsumerRecord[bytes, bytes]]:
+    """All records of a partition from the consumer's position to before `end`.
+
+    Raises:
+        KafkaTimeoutError: the broker does not answer.
+    """
     found: list[ConsumerRecord[bytes, bytes]] = []
     late = time.monotonic() + READ_MS / 1000
     while await consumer.position(here) < end:

@@ -236,6 +236,11 @@ class MatchApp(Host):
         return flow is not None and flow.room
 
     async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        """The position of each partition of frames: the committed one, or at first the beginning.
+
+        Raises:
+            StoreError: frames were deleted before they were matched.
+        """
         if not committed:
             return {}
         found = {tp: offset or 0 for tp, offset in committed.items()}
@@ -246,7 +251,8 @@ class MatchApp(Host):
             self._positions[tp.partition] = found[tp]
         return found
 
-    async def begin(self, positions: Mapping[TP, int]) -> Mapping[TP, int]:
+    async def begin(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        positions = await self.positions(committed)
         found = await beginnings(self.settings, {tp.partition: offset for tp, offset in positions.items()})
         for tp, offset in positions.items():
             if found[tp.partition] < offset:

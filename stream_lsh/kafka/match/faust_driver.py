@@ -86,17 +86,13 @@ class Host(faust.App):
         """Whether to fetch from a partition now."""
 
     @abstractmethod
-    async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
-        """The position of each partition of frames: the committed one, or at first the beginning.
+    async def begin(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        """Where to begin in the partitions of frames: at what is committed, or earlier if the judge has not completed
+        the frames before it. The brokers may have lost their replies.
 
         Raises:
             StoreError: frames were deleted before they were matched.
         """
-
-    @abstractmethod
-    async def begin(self, positions: Mapping[TP, int]) -> Mapping[TP, int]:
-        """Where to begin in the partitions of frames: at these positions, or earlier if the judge has not completed the
-        frames before them. The brokers may have lost their replies."""
 
     @abstractmethod
     def answer_for(self, shards: set[int]) -> None:
@@ -334,7 +330,7 @@ class Consumer(driver.Consumer):
         # Only where no frame is read yet: Faust also calls this when some shards have begun.
         places = {tp for tp in self.assignment() if tp.topic == self.app.names.frames}
         frames = await self._thread.seek_committed(tp for tp in places if tp.partition not in self.app.answering)
-        positions = await self.app.begin(await self.app.positions(frames))
+        positions = await self.app.begin(frames)
         # aiokafka does not seek where nothing, or 0, is committed: it keeps its current position.
         begin = {tp: offset for tp, offset in positions.items() if not offset or offset != frames[tp]}
         if begin:

@@ -62,6 +62,7 @@ class Answer:
     Both are None for a frame that was answered so long ago that the judge must have the reply.
 
     Attributes:
+        offset, predecessor: of the frame, as in `Sequenced`.
         documents: how many were matched just now, 0 for a repeated answer.
         elsewhere: int64[k, 3], the updates and deletions matched just now that arrived from another partition than
             their document: partition, offset, and the document's partition (its low byte).
@@ -69,6 +70,7 @@ class Answer:
     """
 
     offset: int
+    predecessor: int
     change: bytes | None
     reply: bytes | None
     documents: int = field(default=0, compare=False)
@@ -224,7 +226,7 @@ class Replica(Copy):
         sequenced = Sequenced.decode(value, self.settings)
         self._check_key(sequenced.key, "the frames topic")
         if sequenced.offset <= self.last:
-            return self._again(sequenced.offset)
+            return self._again(sequenced.offset, sequenced.predecessor)
         if sequenced.predecessor != self.last:
             return None
         left_out = self._attempts.begin(sequenced.offset)
@@ -301,7 +303,9 @@ class Replica(Copy):
         elsewhere = _elsewhere(step.partitions(), matches.status, frame.source)
         mine = {i: why for i, why in matches.failed.items() if matches.status[i] == FAILED}
         failed = mine, {i: why for i, why in matches.failed.items() if i not in mine}
-        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch), elsewhere, failed)
+        return Answer(
+            sequenced.offset, sequenced.predecessor, change.encode(self.settings), reply, len(batch), elsewhere, failed
+        )
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Drop expired segments from the shard. They remain on disk until the next manifest."""
@@ -368,12 +372,12 @@ class Replica(Copy):
                     return found, said
             most //= 2
 
-    def _again(self, offset: int) -> Answer:
+    def _again(self, offset: int, predecessor: int) -> Answer:
         assert self._key is not None, "a frame was applied, which has it"
         change = self._answers.change(offset, self._key, self._flushed)
         if change is None:
-            return Answer(offset, None, None)
-        return Answer(offset, change.encode(self.settings), change.reply)
+            return Answer(offset, predecessor, None, None)
+        return Answer(offset, predecessor, change.encode(self.settings), change.reply)
 
     def _flushed(self, first: int, last: int) -> bytes:
         shard = self._active()

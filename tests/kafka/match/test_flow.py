@@ -62,11 +62,11 @@ class Shard:
         self._take()
         self.matched += values
         await self.free.wait()
-        found: dict[bytes, Answer | None] = {b"gap": None, b"old": Answer(0, None, None)}
+        found: dict[bytes, Answer | None] = {b"gap": None, b"old": Answer(0, -1, None, None)}
         return [Matched(found.get(value, self._answer(value[:9])), 0.0) for value in values]
 
     def _answer(self, value: bytes) -> Answer:
-        return Answer(0, self.change or b"c" + value, b"r" + value, 1)
+        return Answer(0, -1, self.change or b"c" + value, b"r" + value, 1)
 
     def look(self) -> None:
         if self.lost is not None:
