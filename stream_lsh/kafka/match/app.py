@@ -35,9 +35,10 @@ from stream_lsh.kafka.client.reading import between, reading
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.consumer.position import Reading
 from stream_lsh.kafka.consumer.unreadable import Unreadable
-from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
+from stream_lsh.kafka.match.faust_driver import Transport
 from stream_lsh.kafka.match.flow import Elsewhere, Flow
 from stream_lsh.kafka.match.lock import locked
+from stream_lsh.kafka.match.recovery import Host, TableManager
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.match.unjudged import beginnings
 from stream_lsh.kafka.match.watchdog import LOOK_SECONDS, Again, Stall, Watchdog

@@ -105,7 +105,10 @@ class Copy:
         self._leaving = Removal(folder, self.store, self._deletes)
         if self.forgetting is not None and self.forgetting.window.spans:
             self._leaving.sweep(self.forgetting.window.spans[0].number)
-        self.cycle = Cycle(facts.get("cleaning"), facts.get("placed", -1 if self.last < 0 else None))
+        if known := facts.get("cleaning"):
+            self.cycle = Cycle.of(known)
+        else:  # nothing was read, or only by a version without snapshots
+            self.cycle = Cycle(facts.get("placed", -1 if self.last < 0 else None))
         self.now: float = facts.get("now", 0.0)
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
@@ -399,7 +402,7 @@ class Copy:
         if self.forgetting is not None:
             facts["window"] = self.forgetting.facts
         if self._made["format"] == CLEANED:
-            facts["cleaning"], facts["now"] = self.cycle.facts, self.now
+            facts["cleaning"], facts["now"] = self.cycle, self.now
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _release(self) -> None:

@@ -17,8 +17,8 @@ from faust.stores.base import Store
 from faust.types import TP, EventT
 
 from stream_lsh.errors import StoreError
-from stream_lsh.kafka.match.faust_driver import Host
 from stream_lsh.kafka.match.held import Held, Phase
+from stream_lsh.kafka.match.recovery import Host
 from stream_lsh.kafka.run.restarts import Failed
 
 log = logging.getLogger("stream_lsh.kafka.match")

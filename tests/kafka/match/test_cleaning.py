@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from support.contents import contents, unpacked_from
 from support.kafka import match_play
@@ -343,7 +344,7 @@ def fed(cycle: Cycle, marks: Sequence[Mark], first: int) -> bool:
 
 
 def test_which_cycles_count() -> None:
-    cycle, whole = Cycle(None, -1), cycle_of(7, 35)
+    cycle, whole = Cycle(-1), cycle_of(7, 35)
     for frame, predecessor in ((3, -1), (7, 3)):
         cycle.change(frame, predecessor)
     assert not fed(cycle, cycle_of(3, 20), 10) and cycle.cleaned is None  # a former owner's, late
@@ -351,8 +352,8 @@ def test_which_cycles_count() -> None:
     assert not fed(cycle, [*whole[:2], *whole[3:]], 30)  # something is missing in it
     assert not fed(cycle, whole[1:], 40)
     assert not fed(cycle, whole[:-1], 50) and cycle.begun
-    again = Cycle(cycle.facts, None)
-    assert fed(again, whole[-1:], 60) and (again.cleaned, again.begun) == (50, False)
+    again = Cycle.of(orjson.loads(orjson.dumps(cycle)))
+    assert fed(again, whole[-1:], 60) and (again.cleaned, again.begun) == (50, None)
     assert not fed(again, whole[-1:], 61)
     cycle.change(9, 8)  # one that is missing came between
     assert cycle.last_frame == 7

@@ -145,7 +145,7 @@ def test_only_records_of_others_that_do_not_matter_are_passed_over(tmp_path: Pat
     begins = Mark(BEGINS, offsets[3], 0, owner.count, 0)
     for mark, place, counts in ((offsets[1], 1, False), (offsets[3], 3, False), (begins, 5, False), (begins, 6, True)):
         owner.confirmed(mark, place)
-        assert owner.cycle.begun is counts and owner.changelog_offset == place
+        assert bool(owner.cycle.begun) is counts and owner.changelog_offset == place
     source.close()
     owner.close()
 
