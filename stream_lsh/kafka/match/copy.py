@@ -353,12 +353,13 @@ class Copy:
         Raises:
             OtherOwner: a snapshot has ended, but another owner has written in between.
         """
-        follows = changelog_offset == (-1 if self.changelog_offset is None else self.changelog_offset) + 1
-        counts = False
-        if not follows:
+        reached, counts = (-1 if self.changelog_offset is None else self.changelog_offset) + 1, False
+        if changelog_offset < reached:  # the changelog was followed since
+            return False
+        if changelog_offset > reached:
             self.cycle.interrupt()
         if isinstance(what, Mark):
-            counts = follows and self.cycle.base(changelog_offset, what)
+            counts = changelog_offset == reached and self.cycle.base(changelog_offset, what)
         else:
             self.cycle.last_frame = what
             if self.forgetting is not None:

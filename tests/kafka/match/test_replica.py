@@ -146,6 +146,8 @@ def test_only_records_of_others_that_do_not_matter_are_passed_over(tmp_path: Pat
     for mark, place, counts in ((offsets[1], 1, False), (offsets[3], 3, False), (begins, 5, False), (begins, 6, True)):
         owner.confirmed(mark, place)
         assert bool(owner.cycle.begun) is counts and owner.changelog_offset == place
+    owner.confirmed(offsets[0], 0)  # the changelog was followed since
+    assert owner.cycle.begun and owner.changelog_offset == 6 and owner.cycle.last_frame == offsets[3]
     source.close()
     owner.close()
 
