@@ -17,7 +17,7 @@ from stream_lsh.wire.changes import Change, ProvisionalRows
 
 
 class Applied:
-    """Changes to be written together. size: bytes of their records."""
+    """Changes to be written together. size: bytes of the records that were read for them, and between them."""
 
     def __init__(self) -> None:
         self.size = 0

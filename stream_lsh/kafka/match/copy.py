@@ -178,6 +178,7 @@ class Copy:
         for end, record in records:
             if self.changelog_offset is not None and end <= self.changelog_offset:
                 continue
+            applied.size += len(record)
             try:
                 found = self._parts.read(end, record, record_of)
             except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
@@ -199,7 +200,6 @@ class Copy:
                 self._apply_base(base_or_change, offset, end, start)
             else:
                 self._apply_change(base_or_change, offset, start, applied)
-                applied.size += len(record)
                 self.changelog_offset = end
         self._write_applied(applied)
         if self.gap and self.forgetting is not None and self.forgetting.outlived:
