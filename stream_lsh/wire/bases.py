@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.settings.model import Settings
+from stream_lsh.wire.changes import Change
 from stream_lsh.wire.envelope import Sections, join_values, kind_of, pack
 
 VERSION = 2
@@ -77,6 +78,11 @@ class Base:
             return cls(shard, key, Mark(*mark), values, deleted, orjson.loads(facts))
         except orjson.JSONDecodeError as error:
             raise FormatError(f"a snapshot record is damaged: {error}") from None
+
+
+def record_of(data: bytes, settings: Settings) -> Base | Change:
+    """A record of a changelog, whole. Raises FormatError as the `decode` of both."""
+    return Base.decode(data, settings) if is_base(data) else Change.decode(data, settings)
 
 
 def is_base(data: bytes | memoryview) -> bool:

@@ -7,13 +7,17 @@ never put together, also if two workers have written them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 from stream_lsh.errors import FormatError
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Sections, kind_of, pack
+
+Record = TypeVar("Record")
 
 VERSION = 2
 DIGEST_BYTES = 16
@@ -82,6 +86,12 @@ def cut(record: bytes, place: Place, most: int, settings: Settings) -> list[byte
     ]  # fmt: skip
 
 
+def adjoin(offsets: Sequence[int]) -> bool:
+    """Whether the parts of a record follow each other in their partition, so that they count. offsets: by the broker;
+    a negative one is unknown."""
+    return all(after == before + 1 > 0 for before, after in pairwise(offsets))
+
+
 def _digest(record: bytes) -> bytes:
     return blake2b(record, digest_size=DIGEST_BYTES).digest()
 
@@ -148,3 +158,8 @@ class Adjacent:
             return series.begin, record
         self._series, self.begin, self._next = series, series.begin, offset + 1
         return None
+
+    def read(self, offset: int, data: bytes, decode: Callable[[bytes, Settings], Record]) -> tuple[int, Record] | None:
+        """As `add`, with the whole record decoded. Raises also as `decode`."""
+        whole = self.add(offset, data)
+        return None if whole is None else (whole[0], decode(whole[1], self._settings))

@@ -191,13 +191,12 @@ class DecisionLog:
         """
         for record in (await self._consumer.getmany(self._place, timeout_ms=POLL_MS)).get(self._place, ()):
             try:
-                if (whole := self._adjacent.add(record.offset, record.value or b"")) is None:
-                    continue
-                found = Decisions.decode(whole[1], self._settings)
+                found = self._adjacent.read(record.offset, record.value or b"", Decisions.decode)
             except FormatError as error:
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 continue
-            self.decided.add(whole[0], found)
+            if found is not None:
+                self.decided.add(*found)
 
     async def read_to(self, last: int) -> None:
         """Read up to the decisions on the frame at this offset.

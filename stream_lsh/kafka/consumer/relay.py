@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from itertools import pairwise
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition, errors
@@ -19,6 +20,7 @@ from stream_lsh.kafka.consumer.position import Bounds, bounds_of
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.parts import adjoin
 
 POLL_SECONDS = 0.2
 COMMIT_SECONDS, LOOK_SECONDS = 0.5, 1.0  # between two commits, and between two measurements of the lag
@@ -222,15 +224,15 @@ class Relay:
         marks, documents, partitions = item
         if self._refused.done():
             return
-        for (before, sent), (partition, after) in pairwise(zip(partitions, placed, strict=True)):
-            if before == partition and (sent.offset < 0 or after.offset != sent.offset + 1):
-                where = f"{self._target}, partition {partition}, offset {after.offset}"
+        for partition, parts in groupby(zip(partitions, placed, strict=True), key=itemgetter(0)):
+            if not adjoin(offsets := [sent.offset for _, sent in parts]):
+                where = f"{self._target}, partition {partition}, offset {offsets[0]}"
                 self._fail(Failed(f"{where}: another worker has written between the parts of a record"))
                 return
         self._delivered.update(marks)
         if self._placed is not None:
             for record in placed:
-                if record is not None and record.offset >= 0:  # -1: the broker had it already
+                if record.offset >= 0:  # -1: the broker had it already
                     self._placed(record.offset)
         if documents:
             self._probe.documents.inc(documents)

@@ -210,14 +210,13 @@ class GroupStage(Stage):
     async def _read(self, records: Sequence[ConsumerRecord]) -> None:
         for record in records:
             try:
-                if (whole := self._adjacent.add(record.offset, record.value or b"")) is None:
-                    continue
-                found = Memberships.decode(whole[1], self.settings)
+                found = self._adjacent.read(record.offset, record.value or b"", Memberships.decode)
             except FormatError as error:
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 continue
-            self._waiting.append((record.offset, found))
-            self._documents += len(found.judgement.ids)
+            if found is not None:
+                self._waiting.append((record.offset, found[1]))
+                self._documents += len(found[1].judgement.ids)
 
     async def _round(self) -> None:
         folding, local = self._folding, self._local

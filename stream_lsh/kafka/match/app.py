@@ -35,9 +35,10 @@ from stream_lsh.kafka.client.reading import between, reading
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.consumer.position import Reading
 from stream_lsh.kafka.consumer.unreadable import Unreadable
-from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
+from stream_lsh.kafka.match.faust_driver import Transport
 from stream_lsh.kafka.match.flow import Elsewhere, Flow
 from stream_lsh.kafka.match.lock import locked
+from stream_lsh.kafka.match.recovery import Host, TableManager
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.match.unjudged import beginnings
 from stream_lsh.kafka.match.watchdog import LOOK_SECONDS, Again, Stall, Watchdog
@@ -116,7 +117,6 @@ class MatchApp(Host):
         self._positions: dict[int, int] = {}
         self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
         self._deletion = Deletion()
-        self._unfilled: dict[int, int] = {}  # by shard, where a hole begins that recovery has to read
         self._unreadable = Unreadable(settings, probe)
         self._elsewhere = Elsewhere(settings, probe)
         for stall in Stall:
@@ -237,6 +237,11 @@ class MatchApp(Host):
         return flow is not None and flow.room
 
     async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        """The position of each partition of frames: the committed one, or at first the beginning.
+
+        Raises:
+            StoreError: frames were deleted before they were matched.
+        """
         if not committed:
             return {}
         found = {tp: offset or 0 for tp, offset in committed.items()}
@@ -247,7 +252,8 @@ class MatchApp(Host):
             self._positions[tp.partition] = found[tp]
         return found
 
-    async def begin(self, positions: Mapping[TP, int]) -> Mapping[TP, int]:
+    async def begin(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        positions = await self.positions(committed)
         found = await beginnings(self.settings, {tp.partition: offset for tp, offset in positions.items()})
         for tp, offset in positions.items():
             if found[tp.partition] < offset:
@@ -367,14 +373,13 @@ class MatchApp(Host):
         return done
 
     @Service.task
-    async def _fill_holes(self) -> None:
+    async def _read_holes(self) -> None:
         while not self.should_stop:
             await self.sleep(TICK_SECONDS)
             for flow in list(self._flows.values()):
                 if flow.idle:  # no frame may come that would tell
                     await flow.tell()
             await self._look_into_holes()
-            await self._fill_hole()
 
     async def _look_into_holes(self) -> None:
         """Read what others have written before a change of ours, whose reply waits for it."""
@@ -400,23 +405,6 @@ class MatchApp(Host):
             log.info("%s, partition %d could not be read; it is tried again: %s", self.names.changelog, shard, error)
             return None
         return [(record.offset, record.value or b"") for record in records]
-
-    async def _fill_hole(self) -> None:
-        """Read what others have written between our own changes of a shard. Otherwise recovery would begin there."""
-        holes = {shard: hole for shard, flow in self._flows.items() if (hole := flow.held.hole) is not None}
-        shard = next((shard for shard, (first, _) in holes.items() if self._unfilled.get(shard) != first), None)
-        if shard is None:
-            return
-        first, end = holes[shard][0], min(holes[shard][1], holes[shard][0] + HOLE_RECORDS)
-        values = await self._records(shard, first, end)
-        if values is None:
-            return
-        if (flow := self._flows.get(shard)) is not None and not await flow.held.fill(first, end, values):
-            self._unfilled[shard] = first
-            log.warning(
-                "shard %d: at offset %d or later its changelog has a record of another worker or version; after a "
-                "restart the shard reads the changelog again from there", shard, first,
-            )  # fmt: skip
 
 
 def create(settings: KafkaSettings, probe: Probe | None = None) -> MatchApp:

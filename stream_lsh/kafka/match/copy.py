@@ -6,36 +6,32 @@ A change is applied only if its predecessor is the last frame applied (the chain
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError, StoreError
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, places
-from stream_lsh.index.kernel.document_frequency import folded, superseded
-from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count, marked
+from stream_lsh.index.kernel.document_frequency import folded
+from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count
 from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.index.segments.manifest import ranges_of
-from stream_lsh.index.segments.provisional_rows import facts
 from stream_lsh.index.segments.removal import Removal
 from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import make_folder
 from stream_lsh.index.store.rocksdb import Store, name_key
+from stream_lsh.kafka.match.applied import Applied, deletions, manifest_of
 from stream_lsh.kafka.match.based import erased_by, overwrite, purge
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
-from stream_lsh.wire.changes import Change, ProvisionalRows
+from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, record_of
+from stream_lsh.wire.changes import Change
 from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.parts import Adjacent
 
@@ -47,20 +43,13 @@ class OtherOwner(Exception):
     """Another owner also writes changes of this shard."""
 
 
-class OtherChange(Exception):
-    """The first change of a frame in the changelog is another owner's, and other documents failed there."""
+class Rebuild(Exception):
+    """The store cannot follow the changelog: it has to be built again from there. whole: whether the changelog has all
+    that is needed."""
 
-
-@dataclass(slots=True, eq=False)
-class _Applied:
-    """Changes to be written together."""
-
-    values: dict[bytes, bytes] = field(default_factory=dict)
-    deleted: list[bytes] = field(default_factory=list)
-    begun: list[tuple[int, int]] = field(default_factory=list)
-    deleted_rows: list[NDArray[np.int64]] = field(default_factory=list)
-    late: ProvisionalRows | None = None
-    size: int = 0
+    def __init__(self, reason: str, *, whole: bool) -> None:
+        super().__init__(reason)
+        self.whole = whole
 
 
 class Copy:
@@ -77,7 +66,7 @@ class Copy:
         changelog_offset: offset up to which the store has the changelog without a gap, or None.
         cycle: state of the snapshots in the changelog up to there.
         now: the latest time that was seen to pass here, by the append times of frames, in seconds since 1970.
-        outrun: the changelog begins after the end of this store, with a complete snapshot.
+        torn: whether the store may lag behind the state in memory. Nothing more may be applied then.
 
     Raises:
         DamagedError: a file is missing, truncated or changed.
@@ -116,15 +105,15 @@ class Copy:
         self._leaving = Removal(folder, self.store, self._deletes)
         if self.forgetting is not None and self.forgetting.window.spans:
             self._leaving.sweep(self.forgetting.window.spans[0].number)
-        self.cycle = Cycle(facts.get("cleaning"), facts.get("placed", -1 if self.last < 0 else None))
+        if known := facts.get("cleaning"):
+            self.cycle = Cycle.of(known)
+        else:  # nothing was read, or only by a version without snapshots
+            self.cycle = Cycle(facts.get("placed", -1 if self.last < 0 else None))
         self.now: float = facts.get("now", 0.0)
-        self.outrun = False
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
         self._parts = Adjacent(settings)
-        self._torn = False  # whether the store may lag behind the state in memory
-        # Behind a hole: first and last offset of our latest contiguous records, and the frame of their last change.
-        self._own: tuple[int, int, int | None] | None = None
+        self.torn = False
 
     def _open_format(self) -> dict[str, Any]:
         facts = self.store.named("replica")
@@ -181,117 +170,81 @@ class Copy:
         Raises:
             FormatError: a record is unreadable. Records that no version of this program writes are skipped.
             StoreError: a change does not continue the rows of the store.
-            OtherChange: a change counts in place of our own.
+            Rebuild: a change counts in place of our own; or the changelog begins after the end of this store, and has
+                all that is needed.
         """
-        applied = _Applied()
-        self._own = None
-        self._torn = True  # if a write below fails, closing must not store the newer state
+        applied = Applied()
+        self.torn = True  # if a write below fails, closing must not store the newer state
         for end, record in records:
             if self.changelog_offset is not None and end <= self.changelog_offset:
                 continue
-            with self._placed(end):
-                whole = self._parts.add(end, record)
-            if whole is None:
+            applied.size += len(record)
+            try:
+                found = self._parts.read(end, record, record_of)
+            except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
+                self._foreign(end, error)
+                self.changelog_offset = end
+                continue
+            except FormatError as error:
+                raise FormatError(f"the changelog of shard {self.number}, offset {end}: {error}") from None
+            if found is None:
                 if self._parts.begin is None:
                     self.changelog_offset = end
                 continue
-            offset, data = whole
-            if is_base(data):
+            offset, base_or_change = found
+            self._check_record(base_or_change)
+            if isinstance(base_or_change, Base) or applied.size >= APPLIED_BYTES:
                 self._write_applied(applied)
-                applied = _Applied()
-                with self._placed(offset):
-                    base = Base.decode(data, self.settings)
-                self._apply_base(base, offset, end, start)
-                continue
-            try:
-                with self._placed(offset):
-                    change = Change.decode(data, self.settings)
-            except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
-                self._foreign(offset, error)
+                applied = Applied()
+            if isinstance(base_or_change, Base):
+                self._apply_base(base_or_change, offset, end, start)
+            else:
+                self._apply_change(base_or_change, offset, start, applied)
                 self.changelog_offset = end
-                continue
-            if change.shard != self.number:
-                raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
-            self._check_key(change.key, f"the changelog of shard {self.number}")
-            begins, placed = start > 0 and self.last < 0, self.cycle.last_frame
-            if (-1 if placed is None else placed) < change.offset <= self.last and not self._answers.agrees(change):
-                raise OtherChange(f"the changelog has another worker's change of the frame at {change.offset}")
-            self.cycle.change(change.offset, change.predecessor, first=begins or offset == start > 0)
-            if change.offset > self.last and (change.predecessor == self.last or begins):
-                if begins:
-                    self._base = change.first
-                elif change.first != self.count:
-                    raise StoreError(
-                        f"the changelog of shard {self.number} has a change (frame {change.offset} of signatures) that "
-                        f"begins at row {change.first}, but {self.folder} has {self.count} rows: they do not belong "
-                        "together. Delete the folder: it is rebuilt from the changelog"
-                    )
-                applied.values.update(change.values)
-                applied.begun += change.segments()
-                applied.deleted_rows.append(change.deleted_rows)
-                applied.late = change.late
-                applied.values.update({name_key(name): fact for name, fact in change.waiting()})
-                applied.values.update(self._answers.add(change, applied.deleted, applied.values))
-                self.last, self.count = change.offset, change.last
-                applied.size += len(data)
-                if self.forgetting is not None:
-                    self.forgetting.follow(change, offset)
-            elif change.offset > self.last:
-                self._ignored = max(self._ignored, change.offset)
-                if self.forgetting is not None:
-                    self.forgetting.ignored(change, first=offset == start)
-            elif self.forgetting is not None:
-                self.forgetting.placed(change.offset, offset)
-            self.changelog_offset = end
-            if applied.size >= APPLIED_BYTES:
-                self._write_applied(applied)
-                applied = _Applied()
         self._write_applied(applied)
-        self._torn = False
+        if self.gap and self.forgetting is not None and self.forgetting.outlived:
+            raise Rebuild(f"all that {self.folder} holds has left the window", whole=True)
+        self.torn = False
 
-    @contextmanager
-    def _placed(self, offset: int) -> Iterator[None]:
-        """Name the place of an unreadable record. Foreign ones are named by the caller."""
-        try:
-            yield
-        except ForeignError:
-            raise
-        except FormatError as error:
-            raise FormatError(f"the changelog of shard {self.number}, offset {offset}: {error}") from None
+    def _check_record(self, record: Base | Change) -> None:
+        """Raise FormatError or StoreError if it is of another shard or index."""
+        if record.shard != self.number:
+            what = "snapshot record" if isinstance(record, Base) else "change"
+            raise FormatError(f"the changelog of shard {self.number} has a {what} of shard {record.shard}")
+        self._check_key(record.key, f"the changelog of shard {self.number}")
 
-    def _manifest(self) -> dict[str, Any]:
-        return self.store.named(f"shard/{self.number}") or {"segments": []}
+    def _apply_change(self, change: Change, offset: int, start: int, applied: Applied) -> None:
+        begins, placed = start > 0 and self.last < 0, self.cycle.last_frame
+        if (-1 if placed is None else placed) < change.offset <= self.last and not self._answers.agrees(change):
+            raise Rebuild(
+                f"the changelog has another worker's change of the frame at {change.offset}",
+                whole=self.settings.window is not None or self._erase_after is not None,
+            )
+        self.cycle.change(change.offset, change.predecessor, first=begins or offset == start > 0)
+        if change.offset > self.last and (change.predecessor == self.last or begins):
+            if begins:
+                self._base = change.first
+            elif change.first != self.count:
+                raise StoreError(
+                    f"the changelog of shard {self.number} has a change (frame {change.offset} of signatures) that "
+                    f"begins at row {change.first}, but {self.folder} has {self.count} rows: they do not belong "
+                    "together. Delete the folder: it is rebuilt from the changelog"
+                )
+            applied.add(change, self._answers)
+            self.last, self.count = change.offset, change.last
+            if self.forgetting is not None:
+                self.forgetting.follow(change, offset)
+        elif change.offset > self.last:
+            self._ignored = max(self._ignored, change.offset)
+            if self.forgetting is not None:
+                self.forgetting.ignored(change, first=offset == start)
+        elif self.forgetting is not None:
+            self.forgetting.placed(change.offset, offset)
 
-    def _write_applied(self, applied: _Applied) -> None:
-        values, manifest = applied.values, self._manifest()
-        known = manifest["segments"]
-        for number, first in applied.begun:
-            if known and number <= known[-1]["number"]:
-                continue
-            while known and known[-1]["first"] >= first:  # the segment is empty
-                known.pop()
-            known.append({"number": number, "first": first, "next": 0, "runs": []})
-        manifest |= {"rows": self.count, "segments": known}
-        if applied.late is not None:
-            manifest["provisional"] = facts(*applied.late)
-        values |= self._deletions(manifest, np.concatenate([np.empty(0, np.int64), *applied.deleted_rows]))
-        values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
-        passed = superseded(values)
-        self.store.write(values | self._facts(), applied.deleted, passed)
+    def _write_applied(self, applied: Applied) -> None:
+        manifest = applied.write(self.store, self.number, self.count, self._facts())
         if self.forgetting is not None:
             self._forget_copied(self.forgetting, manifest)
-
-    def _deletions(self, manifest: dict[str, Any], deleted: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """The values with these marks (of `newly_marked`). Updates the count of deleted rows in the manifest."""
-        segments = [(item["number"], item["first"]) for item in manifest["segments"]]
-        deleted = deleted[
-            deleted >> 2 >= (segments[0][1] if segments else self.count)
-        ]  # without rows of trimmed segments
-        if not len(deleted):
-            return {}
-        values, more = marked(self.store, self.number, segments, deleted)
-        manifest[DELETED_ROWS] = manifest.get(DELETED_ROWS, 0) + more
-        return values
 
     def _apply_base(self, base: Base, offset: int, end: int, start: int) -> None:
         """Apply a snapshot record. An empty store begins with the snapshot; another one erases what the snapshot has
@@ -301,13 +254,10 @@ class Copy:
             offset, end: of its first and its last part in the changelog. They are the same if it is not cut.
 
         Raises:
-            FormatError: it is of another shard.
+            Rebuild: the changelog begins after the end of this store, with a snapshot.
         """
-        if base.shard != self.number:
-            raise FormatError(f"the changelog of shard {self.number} has a snapshot record of shard {base.shard}")
-        self._check_key(base.key, f"the changelog of shard {self.number}")
         self._made["format"] = CLEANED
-        mark, manifest, deleted = base.mark, self._manifest(), list[bytes]()
+        mark, manifest, deleted = base.mark, manifest_of(self.store, self.number), list[bytes]()
         values: dict[bytes, bytes] = {}
         if mark.part == BEGINS:
             self._anew = []
@@ -318,20 +268,20 @@ class Copy:
                 lines = [{"number": number, "first": first} for number, first in base.facts["segments"]]
                 manifest = {"rows": self.count, "segments": [{**line, "next": 0, "runs": []} for line in lines]}
             elif offset == start and (mark.frame > self.last or self.cycle.taking is not None):
-                self._ignored, self.outrun = max(self._ignored, mark.frame), True
+                raise Rebuild(f"the changelog was cleaned since {self.folder} was left", whole=True)
             elif offset == start:
                 self.cycle.last_frame = mark.frame
         elif mark.part == HAS_ROWS and self.cycle.taking == mark.frame:
             values |= base.values
-            values |= self._deletions(manifest, base.deleted_rows)
-        elif mark.part == HAS_ROWS and mark.last <= self.count and self.cycle.taking is None and not self.outrun:
+            values |= deletions(self.store, self.number, manifest, base.deleted_rows)
+        elif mark.part == HAS_ROWS and mark.last <= self.count and self.cycle.taking is None:
             shape, lines = Shape(self.settings), manifest["segments"]
             values |= erased_by(base, self.store, self.folder, lines, shape)
             if self._anew is not None:
                 self._anew += values
         counts = self.cycle.base(offset, mark)
         if mark.part == ENDS:
-            if self.cycle.taking is None and not self.outrun:
+            if self.cycle.taking is None:
                 rare, passed = folded(self.store, self.number, trimmed=self._base > 0)
                 if rare:
                     self.store.write(rare, ranges=passed)
@@ -394,8 +344,8 @@ class Copy:
         return None if begin is None or (offset is not None and begin <= offset) else begin
 
     def confirmed(self, what: int | Mark, changelog_offset: int, records: int = 1) -> bool:
-        """Note that our change of a frame, or our snapshot record, has this offset in the changelog. It counts if it
-        is the next record there. records: how many it is there, if it is cut into parts.
+        """Note that our change of a frame, or our snapshot record, has this offset in the changelog, and that all
+        records before it are ours or such as `agrees` accepts. records: how many it is there, if it is cut into parts.
 
         Returns:
             Whether it completes a snapshot.
@@ -403,68 +353,21 @@ class Copy:
         Raises:
             OtherOwner: a snapshot has ended, but another owner has written in between.
         """
-        follows = changelog_offset == (-1 if self.changelog_offset is None else self.changelog_offset) + 1
-        if isinstance(what, int):
+        reached, counts = (-1 if self.changelog_offset is None else self.changelog_offset) + 1, False
+        if changelog_offset < reached:  # the changelog was followed since
+            return False
+        if changelog_offset > reached:
+            self.cycle.interrupt()
+        if isinstance(what, Mark):
+            counts = changelog_offset == reached and self.cycle.base(changelog_offset, what)
+        else:
+            self.cycle.last_frame = what
             if self.forgetting is not None:
                 self.forgetting.placed(what, changelog_offset)
-            if follows:
-                self.cycle.last_frame = what
-        counts = follows and isinstance(what, Mark) and self.cycle.base(changelog_offset, what)
-        last = changelog_offset + records - 1
-        if follows:
-            self.changelog_offset = last
-        elif changelog_offset > (-1 if self.changelog_offset is None else self.changelog_offset):
-            continues = self._own is not None and changelog_offset == self._own[1] + 1
-            first, _, frame = self._own if self._own is not None and continues else (changelog_offset, -1, None)
-            self._own = first, last, what if isinstance(what, int) else frame
+        self.changelog_offset = changelog_offset + records - 1
         if isinstance(what, Mark) and what.part == ENDS and not counts:
             raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
         return counts
-
-    @property
-    def hole(self) -> tuple[int, int] | None:
-        """First and end offset of records of the changelog that came between ours and that nothing has read; None if
-        there are none. Recovery would begin there, however long ago that was."""
-        own, offset = self._own, self.changelog_offset  # the shard's thread may change them
-        return None if own is None else (0 if offset is None else offset + 1, own[0])
-
-    def fill(self, first: int, end: int, records: Iterable[tuple[int, bytes]]) -> bool:
-        """Take note of what is in the beginning of the hole.
-
-        Args:
-            first, end: offsets of the part that was read; first is that of the hole.
-            records: offset and value of all records there.
-
-        Returns:
-            False if one of them may be needed: recovery has to read it.
-        """
-        if self.hole is None or first != self.hole[0]:  # it was filled meanwhile, or the changelog is followed again
-            return True
-        parts = Adjacent(self.settings)
-        for offset, record in records:
-            try:
-                if (whole := parts.add(offset, record)) is None:
-                    continue
-                change = None if is_base(whole[1]) else Change.decode(whole[1], self.settings)
-            except ForeignError as error:
-                self._foreign(offset, error)
-            except FormatError:
-                return False
-            else:
-                if change is None or (change.shard, change.key) != (self.number, self._key):
-                    return False
-                if change.offset > self.last:
-                    return False
-                self.cycle.change(change.offset, change.predecessor)
-        if parts.begin is not None and self._own is not None and end < self._own[0]:
-            return False
-        self.changelog_offset = end - 1
-        if self._own is not None and end >= self._own[0]:
-            _, self.changelog_offset, frame = self._own
-            self._own = None
-            if frame is not None:
-                self.cycle.last_frame = frame
-        return True
 
     def agrees(self, records: Iterable[tuple[int, bytes]], *, whole: bool = True) -> bool:
         """Whether records that another worker has written before our next change do not matter: they are changes of
@@ -477,12 +380,16 @@ class Copy:
         parts = Adjacent(self.settings)
         for offset, record in records:
             try:
-                if (found := parts.add(offset, record)) is None or is_base(found[1]):
-                    continue
-                change = Change.decode(found[1], self.settings)
-            except ForeignError:
+                found = parts.read(offset, record, record_of)
+            except ForeignError as error:
+                self._foreign(offset, error)
                 continue
             except FormatError:
+                return False
+            if found is None:
+                continue
+            change = found[1]
+            if isinstance(change, Base) or (change.shard, change.key) != (self.number, self._key):
                 return False
             if change.offset > self.last or not self._answers.agrees(change):
                 return False
@@ -496,7 +403,7 @@ class Copy:
         if self.forgetting is not None:
             facts["window"] = self.forgetting.facts
         if self._made["format"] == CLEANED:
-            facts["cleaning"], facts["now"] = self.cycle.facts, self.now
+            facts["cleaning"], facts["now"] = self.cycle, self.now
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _release(self) -> None:

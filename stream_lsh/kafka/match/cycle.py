@@ -8,7 +8,7 @@ after it. An interrupted snapshot, or one of a former owner of the shard, does n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from stream_lsh.wire.bases import BEGINS, ENDS, Mark
@@ -31,43 +31,29 @@ class Begun:
     last: int
 
 
+@dataclass(slots=True)
 class Cycle:
-    """The snapshots up to some offset.
-
-    Args:
-        known: as `facts` gave it; None: nothing was read, or only by a version without snapshots.
+    """The snapshots up to some offset. Stored as JSON.
 
     Attributes:
         last_frame: the last frame whose change is in the changelog, None if unknown.
+        begun: the snapshot in progress.
         cleaned: first offset of the last snapshot that counts, None if there is none.
         at: when that one began, seconds since 1970.
         taking: the frame of the snapshot from which this shard is being built; None if it is not, or is complete.
     """
 
-    def __init__(self, known: Mapping[str, Any] | None, last_frame: int | None) -> None:
-        known = known or {"last_frame": last_frame, "begun": None, "cleaned": None, "at": 0, "taking": None}
-        self.last_frame: int | None = known["last_frame"]
-        self.cleaned: int | None = known["cleaned"]
-        self.at: int = known["at"]
-        self.taking: int | None = known["taking"]
-        self._begun = Begun(**known["begun"]) if known["begun"] else None
+    last_frame: int | None
+    begun: Begun | None = None
+    cleaned: int | None = None
+    at: int = 0
+    taking: int | None = None
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The state to be stored as JSON."""
-        begun = self._begun and asdict(self._begun)
-        return {
-            "last_frame": self.last_frame,
-            "begun": begun,
-            "cleaned": self.cleaned,
-            "at": self.at,
-            "taking": self.taking,
-        }
-
-    @property
-    def begun(self) -> bool:
-        """Whether a snapshot is in progress."""
-        return self._begun is not None
+    @classmethod
+    def of(cls, known: Mapping[str, Any]) -> Cycle:
+        """From what was stored."""
+        begun = known["begun"]
+        return cls(**{**known, "begun": begun and Begun(**begun)})
 
     def change(self, frame: int, predecessor: int, *, first: bool = False) -> None:
         """The next record is the change of a frame. first: the changelog begins with it."""
@@ -78,14 +64,18 @@ class Cycle:
         """The changelog, and with it this shard, begins with a snapshot after this frame."""
         self.last_frame = self.taking = frame
 
+    def interrupt(self) -> None:
+        """There are records of another owner. The snapshot in progress does not count."""
+        self.begun = None
+
     def base(self, offset: int, mark: Mark) -> bool:
         """The next record is a snapshot record. Returns whether it completes a snapshot that counts."""
-        begun = self._begun
+        begun = self.begun
         if mark.part == BEGINS:
-            self._begun = Begun(offset, mark.frame, mark.first, mark.last) if mark.frame == self.last_frame else None
+            self.begun = Begun(offset, mark.frame, mark.first, mark.last) if mark.frame == self.last_frame else None
         elif begun is not None and begun.frame == mark.frame:
             if mark.part == ENDS:
-                self._begun = None
+                self.begun = None
                 if begun.next == begun.last == mark.last:
                     self.cleaned = begun.offset
                     if self.taking == mark.frame:

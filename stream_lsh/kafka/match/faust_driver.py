@@ -1,11 +1,10 @@
-"""Faust's consumer and recovery, overridden where they are slow, silent or wrong; each place says why."""
+"""Faust's consumer, overridden where it is slow, silent or wrong; each place says why."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -14,15 +13,12 @@ from typing import Any, ClassVar
 import aiokafka
 import faust
 from aiokafka.errors import KafkaError
-from faust.tables import recovery
-from faust.tables.manager import TableManager as FaustTableManager
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP, EventT, Message
+from faust.types import TP, Message
 from mode import Service
 from mode.threads import WorkerThread
-from mode.utils.queues import FlowControlEvent, ThrowableQueue
+from mode.utils.queues import FlowControlEvent
 
-from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, Throttle, stop_consumer, watch_name
 from stream_lsh.kafka.consumer.position import Bounds, bounds
@@ -30,7 +26,7 @@ from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.restarts import Unanswered, may_pass
+from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.match")
@@ -42,11 +38,10 @@ PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one response; a larger record is 
 FETCH_RECORDS = 64  # limit of a poll, all partitions together
 ASK_SECONDS, ASK_PATIENCE = 2.0, 5.0  # between two requests for the bounds of the frames, and time limit of one
 FULL_SECONDS = 0.02  # until the next poll of a shard that had no room
-RECOVERED_SECONDS = 0.1  # between two looks for a shard that is recovered
 
 
-class Host(faust.App):
-    """The application of the match role, as its consumer, its recovery and its store see it.
+class ConsumerHost(faust.App):
+    """The application of the match role, as its consumer sees it.
 
     Attributes:
         hand_overs: counts how often shards were handed over. Work begun before a hand-over must not be finished after.
@@ -57,8 +52,6 @@ class Host(faust.App):
     names: Topics
     client_options: dict[str, Any]
     hand_overs: int
-    consumer: Consumer
-    tables: TableManager
 
     @cached_property
     def flow_control(self) -> FlowControlEvent:
@@ -70,37 +63,17 @@ class Host(faust.App):
         """The shards whose frames are being matched."""
 
     @abstractmethod
-    async def activate(self, ends: Mapping[int, int]) -> None:
-        """Open shards for matching. ends: of each, the last offset of its changelog. Errors end this run."""
-
-    @abstractmethod
-    def fail(self, error: BaseException) -> None:
-        """End this run: nothing more is sent or acknowledged. The caller finds the error in `failure`."""
-
-    @abstractmethod
-    def foreign(self, shard: int, offset: int, error: ForeignError) -> None:
-        """Count a skipped changelog record that no version of this program writes. Called by the shards' threads."""
-
-    @abstractmethod
     def has_room(self, tp: TP) -> bool:
         """Whether to fetch from a partition now."""
 
     @abstractmethod
-    async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
-        """The position of each partition of frames: the committed one, or at first the beginning.
+    async def begin(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        """Where to begin in the partitions of frames: at what is committed, or earlier if the judge has not completed
+        the frames before it. The brokers may have lost their replies.
 
         Raises:
             StoreError: frames were deleted before they were matched.
         """
-
-    @abstractmethod
-    async def begin(self, positions: Mapping[TP, int]) -> Mapping[TP, int]:
-        """Where to begin in the partitions of frames: at these positions, or earlier if the judge has not completed the
-        frames before them. The brokers may have lost their replies."""
-
-    @abstractmethod
-    def answer_for(self, shards: set[int]) -> None:
-        """Match the frames of these shards from now on. Their recovery is complete."""
 
     @abstractmethod
     async def hand_over(self) -> None:
@@ -136,7 +109,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     """
 
     Worker = _Thread
-    app: Host
+    app: ConsumerHost
     frame_bounds: Mapping[TP, Bounds] = MappingProxyType({})
 
     async def on_start(self) -> None:
@@ -259,7 +232,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 class Consumer(driver.Consumer):
     """Fetches only what there is room for, and hands over cleanly."""
 
-    app: Host
+    app: ConsumerHost
     _thread: ConsumerThread
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -334,7 +307,7 @@ class Consumer(driver.Consumer):
         # Only where no frame is read yet: Faust also calls this when some shards have begun.
         places = {tp for tp in self.assignment() if tp.topic == self.app.names.frames}
         frames = await self._thread.seek_committed(tp for tp in places if tp.partition not in self.app.answering)
-        positions = await self.app.begin(await self.app.positions(frames))
+        positions = await self.app.begin(frames)
         # aiokafka does not seek where nothing, or 0, is committed: it keeps its current position.
         begin = {tp: offset for tp, offset in positions.items() if not offset or offset != frames[tp]}
         if begin:
@@ -369,150 +342,3 @@ class Transport(driver.Transport):
     """Faust's transport with our consumer. Its producer is never started."""
 
     Consumer: ClassVar[Any] = Consumer
-
-
-class Recovery(recovery.Recovery):
-    """A recovery that does not end silently, and starts the flow of each shard as soon as it is recovered."""
-
-    app: Host
-    _hand_overs = 0  # at the time of the assignment
-    _recovered = -1  # generation of the last completed recovery
-    _said = -1  # generation of the last warning about recovered shards
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._beginning = asyncio.Lock()
-
-    async def _wait(self, coro: Any, timeout: Any = None) -> None:
-        # Faust takes a timeout (the broker is down for a while) for a stop: the task ends, and recovery never
-        # continues.
-        began = self.should_stop
-        try:
-            await super()._wait(coro, timeout)
-        except recovery.ServiceStopped:
-            if began or self.should_stop or timeout is None:
-                raise
-            raise Unanswered("Kafka did not answer in time during recovery") from None
-
-    async def on_rebalance(
-        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
-    ) -> None:
-        self._hand_overs = self.app.hand_overs
-        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
-
-    @Service.task
-    async def _look_for_recovered(self) -> None:
-        while not self.should_stop:
-            await self.sleep(RECOVERED_SECONDS)
-            if self.in_recovery and self.app.consumer.flow_active:
-                try:
-                    await self.begin_recovered()
-                except KafkaError as error:  # the next look tries again, unless the partitions were revoked
-                    if self._said != self._generation_id and not self._handed_over(self._generation_id):
-                        self._said = self._generation_id
-                        log.warning("recovered shards cannot begin before the others; it is tried again: %r", error)
-
-    async def begin_recovered(self) -> None:
-        """Match the frames of the shards that have read their changelog, while others are still reading. Faust would
-        begin with all of them at once."""
-        async with self._beginning:
-            left, generation, consumer = self.remaining(), self._generation_id, self.app.consumer
-            done = {tp for tp in self.active_tps if not left[tp.partition] and tp.partition not in self.app.answering}
-            if not done or self._handed_over(generation):
-                return
-            # Not by Faust's ends, which may be those of the recovery before.
-            ends = {tp: (end or 0) - 1 for tp, end in (await consumer.highwaters(*done)).items()}
-            has = {tp: self.tp_to_table[tp].persisted_offset(tp) for tp in ends}
-            done = {tp for tp, offset in has.items() if offset is not None and offset >= ends[tp]}
-            if not done:
-                return
-            await self.app.activate({tp.partition: ends[tp] for tp in done})
-            if not self._handed_over(generation):
-                await consumer.perform_seek()
-            if not self._handed_over(generation):
-                consumer.pause_partitions(done)
-                consumer.resume_partitions({TP(self.app.names.frames, tp.partition) for tp in done})
-                self.app.answer_for({tp.partition for tp in done})
-
-    async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        async with self._beginning:
-            # Faust ignores a rebalance or a stop that interrupts the reading of the changelog, and calls this as at the
-            # end.
-            if self._handed_over(generation_id):
-                return
-            await super().on_recovery_completed(generation_id)
-            self._recovered = generation_id
-            if not self._handed_over(generation_id):
-                self.app.answer_for({tp.partition for tp in self.active_tps})
-
-    def _handed_over(self, generation_id: int) -> bool:
-        # The generation changes only with the next assignment. The shards may be handed over long before.
-        changed = self._hand_overs != self.app.hand_overs or self.app.consumer_generation_id != generation_id
-        return changed or self.app.should_stop
-
-    @property
-    def recovered(self) -> set[int]:
-        """The shards of this assignment that need a flow; none before its recovery has ended."""
-        ended = self._recovered == self.app.consumer_generation_id
-        return {tp.partition for tp in self.active_tps} if ended else set()
-
-    def remaining(self) -> Mapping[int, int]:
-        """Number of changelog records that each shard has yet to read."""
-        found: Counter[int] = Counter()
-        for tps, highwaters, offsets in (
-            (self.active_tps, self.active_highwaters, self.active_offsets),
-            (self.standby_tps, self.standby_highwaters, self.standby_offsets),
-        ):
-            for tp in tps:
-                end, at = highwaters.get(tp), offsets.get(tp)
-                found[tp.partition] = max(0, (-1 if end is None else end) - (-1 if at is None else at))
-        return found
-
-
-class ChangelogQueue(ThrowableQueue[EventT[Any]]):
-    """Changelog records to be applied. bytes: their total; Faust limits only their number."""
-
-    bytes = 0
-
-    def _put(self, item: EventT[Any]) -> None:
-        super()._put(item)
-        self.bytes += _bytes(item)
-
-    def _get(self) -> EventT[Any]:
-        item: EventT[Any] = super()._get()
-        self.bytes -= _bytes(item)
-        return item
-
-    def clear(self) -> None:
-        super().clear()
-        self.bytes = 0
-
-
-def _bytes(event: EventT[Any]) -> int:
-    return len(event.message.value or b"")
-
-
-class TableManager(FaustTableManager):
-    """Faust's, with our queue and our recovery."""
-
-    _changelog_queue: ChangelogQueue | None = None
-    _recovery: Recovery | None = None
-
-    @property
-    def changelog_queue(self) -> ChangelogQueue:
-        if self._changelog_queue is None:
-            self._changelog_queue = ChangelogQueue(
-                maxsize=self.app.conf.stream_buffer_maxsize, flow_control=self.app.flow_control, clear_on_resume=True
-            )
-        return self._changelog_queue
-
-    async def on_start(self) -> None:
-        # Without Faust's sleep of a second for tables that are declared late: our only one is declared.
-        await self._update_channels()
-        await self.recovery.start()
-
-    @property
-    def recovery(self) -> Recovery:
-        if self._recovery is None:
-            self._recovery = Recovery(self.app, self, beacon=self.beacon, loop=self.loop)
-        return self._recovery

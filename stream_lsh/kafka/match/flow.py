@@ -23,17 +23,15 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.output import InOrder, Send
 from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
-from stream_lsh.kafka.match.held import Confirmed, Held, Matched
+from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
-from stream_lsh.wire.changes import frame_of
 from stream_lsh.wire.frames import Frame, headers_of
-from stream_lsh.wire.parts import Adjacent, Part, Place, cut, is_part
-from stream_lsh.wire.replies import head
+from stream_lsh.wire.parts import Adjacent, Place, adjoin, cut
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 from stream_lsh.wire.source import Headers
 
@@ -52,18 +50,20 @@ class Taken:
         offset: of its record in its partition of frames.
         acknowledge: what to do once it is delivered, and all frames before it.
         changed: for a frame with a change: its offset in signatures.
-        reply: to be sent once the change is acknowledged.
+        reply: its records, to be sent once the change is acknowledged.
         placed: offset of the change or snapshot record in the changelog; None: there is none.
         records: how many it is there: one, or its parts.
+        error: why the record cannot be read.
     """
 
     offset: int
     size: int
     acknowledge: Callable[[], object]
     changed: int | Mark | None = None
-    reply: bytes | None = None
+    reply: Sequence[bytes] = ()
     placed: int | None = None
     records: int = 0
+    error: FormatError | None = None
 
 
 class Elsewhere:
@@ -130,7 +130,6 @@ class Flow:
         self._waiting: deque[tuple[Taken, bytes]] = deque()
         self._adjacent = Adjacent(held.settings)
         self._parts_read: list[Callable[[], object]] = []  # acknowledge the parts of a record that is not complete
-        self._confirmed: list[Confirmed] = []
         self._steps = 0  # cleaning steps allowed while no frame waits
         self._frames = self._bytes = 0
         self._wake, self._idle, self._replying = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -170,10 +169,11 @@ class Flow:
             return
         self.position = offset + 1
         self._parts_read.append(acknowledge)
+        damage: FormatError | None = None
         try:
             begin, value = self._adjacent.add(offset, data) or (self._adjacent.begin, None)
-        except FormatError:
-            begin, value = offset, data  # `_matched` says what is wrong with it
+        except FormatError as error:
+            begin, value, damage = offset, data, error
         done = self._parts_read[len(self._parts_read) - (0 if begin is None else offset + 1 - begin) :]
         for passed in self._parts_read[: len(self._parts_read) - len(done)]:
             passed()  # parts without the others
@@ -182,13 +182,13 @@ class Flow:
             return
         self._parts_read = []
         try:
-            frames = [bytes(frame) for frame in split_frames(value, self.held.settings)]
-        except FormatError:
-            frames = [value]  # `_matched` says what is wrong with it
+            frames = [value] if damage else [bytes(frame) for frame in split_frames(value, self.held.settings)]
+        except FormatError as error:
+            frames, damage = [value], error
         self._frames += len(frames)
         self._bytes += sum(map(len, frames))
         self._idle.clear()
-        self._waiting += [(Taken(offset, len(frame), lambda: None), frame) for frame in frames]
+        self._waiting += [(Taken(offset, len(frame), lambda: None, error=damage), frame) for frame in frames]
         self._waiting[-1][0].acknowledge = lambda: [each() for each in done]  # frames are done in their order
         self._wake.set()
 
@@ -220,16 +220,12 @@ class Flow:
             while self._due and self._open and self.hole is None:
                 frame = self._due.popleft()
                 self._next = max(self._next, -1 if frame.placed is None else frame.placed + frame.records)
-                await self._replies.send(frame, [(self._matches, 0, part) for part in self._reply_of(frame)])
+                await self._replies.send(frame, [(self._matches, 0, part) for part in frame.reply])
 
-    def _reply_of(self, frame: Taken) -> list[bytes]:
-        reply = frame.reply
-        return [] if reply is None else self._parts(reply, lambda: Place(*head(reply, self.held.settings)))
-
-    def _parts(self, record: bytes, place: Callable[[], Place]) -> list[bytes]:
-        """A record as it is sent: whole, or in parts with this place."""
-        most = self.held.settings.record_bytes
-        return [record] if len(record) <= most else cut(record, place(), most, self.held.settings)
+    def _cut(self, record: bytes | None, frame: int, predecessor: int) -> list[bytes]:
+        """A record as it is sent: whole or in parts."""
+        settings, place = self.held.settings, Place(self.held.shard, frame, predecessor)
+        return [] if record is None else cut(record, place, settings.record_bytes, settings)
 
     @property
     def hole(self) -> tuple[int, int] | None:
@@ -253,12 +249,11 @@ class Flow:
         """Do one cleaning step. A new frame waits for at most one."""
         if not (self.held.erases and self._taking):
             return
-        confirmed, self._confirmed = self._confirmed, []
-        found = await self.held.clean(confirmed)
+        found = await self.held.clean()
         if found is not None and self._open:
             mark, record = found
             taken = Taken(-1, 0, lambda: None, mark)
-            await self._change_shard(taken, self._parts(record, lambda: Place(self.held.shard, mark.frame, mark.frame)))
+            await self._change_shard(taken, self._cut(record, mark.frame, mark.frame))
 
     async def _change_shard(self, taken: Taken, records: Sequence[bytes]) -> None:
         """Send the records of a change or snapshot record."""
@@ -269,32 +264,30 @@ class Flow:
         taken, size = [self._waiting.popleft()], 0
         while self._waiting and len(taken) < TOGETHER and (size := size + taken[-1][0].size) < TOGETHER_BYTES:
             taken.append(self._waiting.popleft())
-        confirmed, self._confirmed = self._confirmed, []
         found: list[Matched | None]
         try:
-            found = [*await self.held.match([value for _, value in taken], confirmed)]
+            found = [*await self.held.match([value for _, value in taken])]
         except FormatError:
             # One by one: those before the bad frame are known by now, and get their replies again.
-            found = [await self._matched(frame.offset, value) for frame, value in taken]
+            found = [await self._matched(frame, value) for frame, value in taken]
         for (frame, value), matched in zip(taken, found, strict=True):
             if not self._open:
                 return
             await self._change_shard(frame, [] if matched is None else self._change(frame, value, matched))
 
-    async def _matched(self, offset: int, value: bytes) -> Matched | None:
+    async def _matched(self, frame: Taken, value: bytes) -> Matched | None:
         """The result of a frame; None if it is skipped."""
         settings = self.held.settings
-        place = Topics.of(settings).frames, self.held.shard, offset
+        place, damage = (Topics.of(settings).frames, self.held.shard, frame.offset), frame.error
         try:
-            if is_part(value):
-                Part.decode(value, settings)
-            for frame in split_frames(value, settings):
-                Sequenced.decode(frame, settings)
+            Sequenced.decode(value, settings)
         except FormatError as error:
-            await self._unreadable.pass_over(*place, error)
+            damage = damage or error
+        if damage is not None:
+            await self._unreadable.pass_over(*place, damage)
             return None
         try:
-            [matched] = await self.held.match([value], [])
+            [matched] = await self.held.match([value])
         except FormatError as error:  # the frame is part of the chain, and the shard cannot continue without it
             raise FormatError("{}, partition {}, offset {}: {}".format(*place, error)) from None
         return matched
@@ -313,11 +306,9 @@ class Flow:
         self._elsewhere.add(answer.elsewhere)
         if any(answer.failed):
             self._report(answer, value)
-        frame.changed, frame.reply = None if answer.change is None else answer.offset, answer.reply
-        change = answer.change
-        if change is None:
-            return []
-        return self._parts(change, lambda: Place(self.held.shard, *frame_of(change, self.held.settings)))
+        frame.changed = None if answer.change is None else answer.offset
+        frame.reply = self._cut(answer.reply, answer.offset, answer.predecessor)
+        return self._cut(answer.change, answer.offset, answer.predecessor)
 
     def _report(self, answer: Answer, value: bytes) -> None:
         """Log documents with which matching has failed."""
@@ -339,7 +330,7 @@ class Flow:
             if min(offsets) < 0:  # the broker had it already
                 self._fail(Failed(f"the place of a change of shard {self.held.shard} is unknown: it is looked for"))
                 return
-            if offsets != list(range(first, first + len(offsets))):  # for a reader its parts count for nothing
+            if not adjoin(offsets):  # for a reader its parts count for nothing
                 where = f"{self._changelog}, partition {self.held.shard}, offset {first}"
                 self._fail(Failed(f"{where}: another worker has written between the parts of a change"))
                 return
@@ -348,7 +339,7 @@ class Flow:
 
     def _acknowledge(self, frame: Taken, _: list[Any]) -> None:
         if frame.changed is not None and frame.placed is not None:
-            self._confirmed.append((frame.changed, frame.placed, frame.records))
+            self.held.confirmed.append((frame.changed, frame.placed, frame.records))
         if not isinstance(frame.changed, Mark):
             self._done(1, frame.size)
             frame.acknowledge()
@@ -368,10 +359,9 @@ class Flow:
 
     async def tell(self) -> None:
         """Pass acknowledged offsets to the shard without waiting for the next frame."""
-        if self._open and self._confirmed:
-            confirmed, self._confirmed = self._confirmed, []
+        if self._open and self.held.confirmed:
             try:
-                await self.held.match((), confirmed)
+                await self.held.match(())
             except Failed as error:
                 self._fail(error)
 
@@ -390,7 +380,6 @@ class Flow:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-        confirmed, self._confirmed = self._confirmed, []
-        if confirmed:
+        if self.held.confirmed:
             with suppress(Failed):  # this run ends anyway
-                await self.held.match((), confirmed)
+                await self.held.match(())

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import TypeVar
 
@@ -20,7 +22,7 @@ from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.consumer.position import place_of
 from stream_lsh.kafka.match.backlog import MERGE_BYTES, Backlog
-from stream_lsh.kafka.match.copy import OtherChange, OtherOwner
+from stream_lsh.kafka.match.copy import OtherOwner, Rebuild
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.restarts import Failed
@@ -33,6 +35,17 @@ log = logging.getLogger("stream_lsh.kafka.match")
 Result = TypeVar("Result")
 Confirmed = tuple[int | Mark, int, int]
 """The frame of our change, or our snapshot record; its offset in the changelog; and how many records it is there."""
+
+
+class Phase(Enum):
+    """What a shard does here. Each rebalance begins one of the first two."""
+
+    STANDBY = "follows the changelog, and another worker matches"
+    RECOVERING = "follows the changelog, and is to match then"
+    ACTIVE = "matches frames"
+    CLOSED = "applies what was taken, and ends"
+
+
 GAP_SECONDS = 60.0  # how long the next frame may be missing while later ones have arrived
 
 
@@ -54,9 +67,10 @@ class Held:
     Attributes:
         read: offset of the last changelog record that was taken, or None. It is applied soon, in order.
         start: first offset of the changelog.
-        active: whether it has been opened for matching since the last `check`.
+        phase: see `Phase`.
         erases: whether `clean` may have work.
         backlog: records that were taken but not applied yet.
+        confirmed: our changes and snapshot records that were acknowledged, for the shard's thread.
     """
 
     def __init__(
@@ -70,17 +84,19 @@ class Held:
         self.read: int | None = None
         self.start = 0
         self.erases = settings.erase_hours is not None
+        self.confirmed: deque[Confirmed] = deque()
         self._found = False  # whether the folder had contents that did not come from the changelog just now
-        # Whether the changelog is empty but once had records that this replica does not have. Then no record shows
-        # whether this state is the end of the chain.
-        self._emptied = False
-        self.active = self._assigned = self._broken = self._closed = False
+        self.phase = Phase.STANDBY
         self._gap_since: float | None = None
         self._matched = time.monotonic()  # when a frame was last matched or applied, or this was opened
         self._replica: Replica | None = None
         self._opening: asyncio.Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
         self.backlog = Backlog(lambda records: self._thread.submit(self._plainly, lambda: self._apply(records)))
+
+    def _enter(self, phase: Phase) -> None:
+        if self.phase is not Phase.CLOSED:
+            self.phase = phase
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._plainly, work)
@@ -133,9 +149,9 @@ class Held:
         Raises:
             StoreError: the replica is ahead of the changelog.
         """
-        self.start, self.active, self._assigned = start, False, assigned
-        offset, reached = self._opened().changelog_offset, self.reached
-        if reached:
+        self.start = start
+        self._enter(Phase.RECOVERING if assigned else Phase.STANDBY)
+        if reached := self.reached:
             self.read = reached - 1
         if self.read is not None and self.read >= end:
             raise StoreError(
@@ -143,7 +159,6 @@ class Held:
                 f"{end}: the topic was deleted or has lost records. If that was meant, delete {self.folder}; the shard "
                 "is rebuilt from what the changelog has"
             )
-        self._emptied = 0 < start == end and (offset is None or offset + 1 < start)
         if self.read is not None and self.read + 1 < start:
             # It may have all of them nevertheless: after another owner's records it does not count its own.
             log.warning(
@@ -175,16 +190,15 @@ class Held:
 
     def _anew(self, reason: str, *, whole: bool = False) -> Failed:
         """Delete the folder, see `_delete`. Returns the error for this run; the next run begins with the changelog."""
-        self._broken = True  # nothing more may be applied
         self._delete(reason, whole=whole)
         return Failed(f"shard {self.shard} begins again from its changelog")
 
     async def close(self) -> None:
         """Apply what was taken, close the replica and end the thread, after its current work. A second call has no
         effect."""
-        if self._closed:
+        if self.phase is Phase.CLOSED:
             return
-        self._closed = True
+        self.phase = Phase.CLOSED
         self.backlog.flush()
         try:
             await self._run(self._shut)
@@ -234,7 +248,7 @@ class Held:
         Raises:
             FormatError, StoreError, OutputError: from applying an earlier record, see `Replica.apply`.
         """
-        if self.active:
+        if self.phase is Phase.ACTIVE:
             return True
         if offset > self.expected:
             return False
@@ -247,32 +261,24 @@ class Held:
         return True
 
     def _apply(self, records: list[tuple[int, bytes]]) -> None:
-        if self._broken:
+        replica = self._replica
+        if replica is None or replica.torn:  # the next batch would leave a gap
             raise Failed(f"changes of shard {self.shard} could not be applied")
-        replica = self._opened()
         replica.deactivate()  # a shard that follows the changelog must not be open
         try:
             replica.apply(records, start=self.start)
         except DamagedError as error:
-            self._broken = True
             raise self._for_us(error) from error
-        except OtherChange as error:
-            raise self._anew(str(error), whole=self._shortened) from None
-        except BaseException:
-            self._broken = True  # the next batch would leave a gap
-            raise
-        self._emptied, self._matched = False, time.monotonic()
-        if replica.gap and replica.forgetting is not None and replica.forgetting.outlived:
-            raise self._anew(f"all that {self.folder} holds has left the window", whole=True)
-        if replica.outrun:
-            raise self._anew(f"the changelog was cleaned since {self.folder} was left", whole=True)
+        except Rebuild as error:
+            raise self._anew(str(error), whole=error.whole) from None
+        self._matched = time.monotonic()
         self._intact(lambda: replica.flush(self._in_haste))
 
     def _in_haste(self) -> bool:
         """Whether to leave merges for later. A merge would hold up the changelog of all shards of this worker. It does
         where an owner would pause for merges, too: without a bound, a changelog that never ends would put them off for
         ever."""
-        if self._assigned or self.active or self._closed:
+        if self.phase is not Phase.STANDBY:
             return True
         return self.backlog.behind > MERGE_BYTES and not self._opened().pause
 
@@ -285,7 +291,7 @@ class Held:
             Failed: the local state did not fit the changelog, or was damaged, and is deleted. Begin again.
             StoreError: as `_delete`; or a newly built state is damaged, or cannot be opened.
         """
-        self.active = True
+        self._enter(Phase.ACTIVE)
         self.backlog.flush()
         await self.backlog.wait(-1)
         await self._run(self._activate)
@@ -334,64 +340,53 @@ class Held:
         left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
         return StoreError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
-        """Match frames in order. When this returns, everything is stored.
-
-        Args:
-            confirmed: our changes and snapshot records that were acknowledged since the last call.
+    async def match(self, values: Sequence[bytes]) -> list[Matched]:
+        """Match frames in order. When this returns, everything is stored, and the shard has all of `confirmed`.
 
         Raises:
             FormatError, StoreError, OutputError: see `Replica.match`.
+            Failed: see `Replica.confirmed`.
         """
-        return await self._run(lambda: self._match(values, confirmed))
+        return await self._run(lambda: self._match(values))
 
-    def _confirmed(self, replica: Replica, confirmed: Sequence[Confirmed]) -> None:
+    def _own(self) -> Replica:
+        """The replica, with what was confirmed."""
+        replica = self._opened()
         try:
-            for what, offset, records in confirmed:
-                if replica.confirmed(what, offset, records):
+            while self.confirmed:
+                if replica.confirmed(*self.confirmed.popleft()):
                     log.info(
                         "shard %d: everything due is erased; the changelog is needed from offset %d on", self.shard,
                         replica.cycle.cleaned or 0,
                     )  # fmt: skip
         except OtherOwner as error:  # the other owner's records must be read first
             raise Failed(str(error)) from None
-
-    @property
-    def hole(self) -> tuple[int, int] | None:
-        """See `Copy.hole`."""
-        return None if self._replica is None else self._replica.hole
-
-    async def fill(self, first: int, end: int, records: Sequence[tuple[int, bytes]]) -> bool:
-        """See `Copy.fill`."""
-        return await self._run(lambda: self._opened().fill(first, end, records))
+        return replica
 
     async def agrees(self, records: Sequence[tuple[int, bytes]], *, whole: bool) -> bool:
         """See `Copy.agrees`."""
         return await self._run(lambda: self._opened().agrees(records, whole=whole))
 
-    async def clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
+    async def clean(self) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the snapshot record to be sent next, after all that was matched.
 
         Raises:
             StoreError, OutputError: the shard is damaged, or cannot be written.
             Failed: see `Replica.confirmed`.
         """
-        return await self._run(lambda: self._clean(confirmed))
+        return await self._run(self._clean)
 
-    def _clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
-        replica = self._opened()
-        self._confirmed(replica, confirmed)
+    def _clean(self) -> tuple[Mark, bytes] | None:
+        replica = self._own()
         try:
             return replica.clean(time.monotonic() - self._matched)
         except DamagedError as error:
             raise self._for_us(error) from error
 
-    def _match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
-        replica = self._opened()
-        self._confirmed(replica, confirmed)
-        found = []
+    def _match(self, values: Sequence[bytes]) -> list[Matched]:
+        replica, found = self._own(), []
         for value in values:
-            if self._emptied:
+            if (-1 if replica.changelog_offset is None else replica.changelog_offset) + 1 < self.start:
                 self._begin(replica, value)
             began, last = time.perf_counter(), replica.last
             try:
@@ -412,7 +407,8 @@ class Held:
         return found
 
     def _begin(self, replica: Replica, value: bytes) -> None:
-        """Continue the chain at the first new frame, if nothing is left of the changelog.
+        """Continue the chain at the first new frame. Nothing is left of the changelog, which once had records that the
+        replica does not have: so no record shows whether its state is the end of the chain.
 
         Raises:
             StoreError, Failed: the state is of an earlier frame; see `_delete`.
@@ -428,7 +424,6 @@ class Held:
                 )
             log.info("shard %d begins empty with the frame at %d of signatures", self.shard, sequenced.offset)
             replica.last = sequenced.predecessor
-        self._emptied = False
         replica.changelog_offset = self.start - 1
 
     def look(self) -> None:

@@ -62,6 +62,7 @@ class Answer:
     Both are None for a frame that was answered so long ago that the judge must have the reply.
 
     Attributes:
+        offset, predecessor: of the frame, as in `Sequenced`.
         documents: how many were matched just now, 0 for a repeated answer.
         elsewhere: int64[k, 3], the updates and deletions matched just now that arrived from another partition than
             their document: partition, offset, and the document's partition (its low byte).
@@ -69,6 +70,7 @@ class Answer:
     """
 
     offset: int
+    predecessor: int
     change: bytes | None
     reply: bytes | None
     documents: int = field(default=0, compare=False)
@@ -84,7 +86,6 @@ class Replica(Copy):
         foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
     ) -> None:  # fmt: skip
         super().__init__(settings, shard, folder, erase_after=erase_after, foreign=foreign)
-        self._activated = False
         self._attempts = Attempts(folder, self.store)
         self._in_files = Manifest(self.store, shard, self._base).in_files
         self._cleaning: Cleaning | None = None
@@ -114,7 +115,6 @@ class Replica(Copy):
             DamagedError: a file is missing, truncated or changed.
             StoreError: the shard cannot be opened.
         """
-        self._activated = True
         if self._shard is None and self._key is not None:
             with plainly(self.folder / FOLDER):
                 self._shard = self._opened(self._key)
@@ -145,8 +145,10 @@ class Replica(Copy):
 
     @property
     def shard(self) -> Shard:
-        """The open shard. Raises RuntimeError if it is not active."""
-        return self._active()
+        """The open shard. Raises RuntimeError if it is not open."""
+        if self._shard is None:
+            raise RuntimeError(f"shard {self.number} is not active")
+        return self._shard
 
     def clean(self, elapsed: float) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the next snapshot record to be sent, after all that was matched before.
@@ -170,14 +172,13 @@ class Replica(Copy):
         """Close the shard. The store stays open. A merge in progress is dropped, and done again later."""
         shard, workers, self._shard, self._workers = self._shard, self._workers, None, None
         cleaning, self._cleaning = self._cleaning, None
-        self._activated = False
         if shard is None or workers is None:
             return
         try:
             if cleaning is not None:
                 cleaning.erasing.finish()
             shard.finish()
-            if not self._torn:
+            if not self.torn:
                 manifest, passed = shard.manifest()
                 self.store.write(manifest | self._facts(), ranges=passed)
                 shard.committed()
@@ -224,7 +225,7 @@ class Replica(Copy):
         sequenced = Sequenced.decode(value, self.settings)
         self._check_key(sequenced.key, "the frames topic")
         if sequenced.offset <= self.last:
-            return self._again(sequenced.offset)
+            return self._again(sequenced.offset, sequenced.predecessor)
         if sequenced.predecessor != self.last:
             return None
         left_out = self._attempts.begin(sequenced.offset)
@@ -239,11 +240,12 @@ class Replica(Copy):
     def _match(self, sequenced: Sequenced, left_out: Mapping[int, Rejection]) -> Answer:
         """Match and store the next frame. left_out: documents of it that are not matched."""
         self._appended = sequenced.appended / 1000
-        shard = self._active()
+        self.activate()
+        shard = self.shard
         frame = Frame.decode(sequenced.frame, self.settings)
         batch = signed_batch(frame, sequenced, self.settings, self._hashes, self._signer)
         shard.poll()
-        self._torn = True  # no other write until the one below: the store has all of a frame or nothing
+        self.torn = True  # no other write until the one below: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = BatchRun(shard, batch), sequenced.places(len(batch)), self.settings.block
         shingled = {i: why for i, why in batch.rejected.items() if i not in frame.source.rejected}
@@ -291,7 +293,7 @@ class Replica(Copy):
         kept = self._answers.add(change, deleted, {})
         self.last = sequenced.offset
         self.store.write(local | kept | self._facts(), deleted, passed)
-        self._torn = False
+        self.torn = False
         shard.committed()
         self._leaving.add(expired)
         if self._cleaning is not None:
@@ -301,7 +303,9 @@ class Replica(Copy):
         elsewhere = _elsewhere(step.partitions(), matches.status, frame.source)
         mine = {i: why for i, why in matches.failed.items() if matches.status[i] == FAILED}
         failed = mine, {i: why for i, why in matches.failed.items() if i not in mine}
-        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch), elsewhere, failed)
+        return Answer(
+            sequenced.offset, sequenced.predecessor, change.encode(self.settings), reply, len(batch), elsewhere, failed
+        )
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Drop expired segments from the shard. They remain on disk until the next manifest."""
@@ -368,29 +372,22 @@ class Replica(Copy):
                     return found, said
             most //= 2
 
-    def _again(self, offset: int) -> Answer:
+    def _again(self, offset: int, predecessor: int) -> Answer:
         assert self._key is not None, "a frame was applied, which has it"
         change = self._answers.change(offset, self._key, self._flushed)
         if change is None:
-            return Answer(offset, None, None)
-        return Answer(offset, change.encode(self.settings), change.reply)
+            return Answer(offset, predecessor, None, None)
+        return Answer(offset, predecessor, change.encode(self.settings), change.reply)
 
     def _flushed(self, first: int, last: int) -> bytes:
-        shard = self._active()
+        shard = self.shard
         return (shard.stored.value_untold if self.settings.late else shard.stored.value)(first, last)
-
-    def _active(self) -> Shard:
-        if self._activated:
-            self.activate()
-        if self._shard is None:
-            raise RuntimeError(f"shard {self.number} is not active")
-        return self._shard
 
     def close(self) -> None:
         """Close shard and store without losing anything."""
         try:
             self.deactivate()
-            if not self._torn:
+            if not self.torn:
                 self.store.write(self._facts())
         finally:
             self._release()

@@ -17,8 +17,8 @@ from faust.stores.base import Store
 from faust.types import TP, EventT
 
 from stream_lsh.errors import StoreError
-from stream_lsh.kafka.match.faust_driver import Host
-from stream_lsh.kafka.match.held import Held
+from stream_lsh.kafka.match.held import Held, Phase
+from stream_lsh.kafka.match.recovery import Host
 from stream_lsh.kafka.run.restarts import Failed
 
 log = logging.getLogger("stream_lsh.kafka.match")
@@ -109,7 +109,7 @@ class FrameStore(Store[bytes, bytes]):
     async def activate(self, ends: Mapping[int, int]) -> None:
         """See `Host.activate`."""
         mine = [(held, end) for shard, end in ends.items() if (held := self.held.get(shard)) is not None]
-        await asyncio.gather(*[self._activate(held, end) for held, end in mine if not held.active])
+        await asyncio.gather(*[self._activate(held, end) for held, end in mine if held.phase is not Phase.ACTIVE])
 
     async def _activate(self, held: Held, end: int) -> None:
         try:

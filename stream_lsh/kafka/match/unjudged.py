@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_lsh.errors import FormatError
-from stream_lsh.kafka.client.reading import between, reading
+from stream_lsh.kafka.client.reading import read_from, reading, records_to
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import committed_at
 from stream_lsh.kafka.names import Topics
@@ -29,7 +29,7 @@ async def beginnings(settings: KafkaSettings, positions: Mapping[int, int]) -> d
 
     Raises:
         StoreError: as `Judged.of`.
-        KafkaError, OSError: as `position.committed_at` and `reading.between`.
+        KafkaError, OSError: as `position.committed_at` and `reading.records_to`.
     """
     topics = Topics.of(settings)
     group = topics.group("judge")
@@ -38,25 +38,32 @@ async def beginnings(settings: KafkaSettings, positions: Mapping[int, int]) -> d
     if (found := await committed_at(settings, group, TopicPartition(topics.matches, 0))) is None:
         return dict(positions)  # no judge has begun: it will read all replies
     last = Judged.of(found[1], group).last
-    return {
-        shard: await _after(settings, TopicPartition(topics.frames, shard), position, last)
-        for shard, position in positions.items()
-    }
+    places = {TopicPartition(topics.frames, shard): position for shard, position in positions.items()}
+    async with reading(settings, isolation_level="read_uncommitted") as consumer:
+        begins = await consumer.beginning_offsets([*places])
+        read_from(consumer, places)
+        consumer.pause(*places)
+        return {
+            place.partition: await _after(settings, consumer, place, begins[place], position, last)
+            for place, position in places.items()
+        }
 
 
-async def _after(settings: KafkaSettings, place: TopicPartition, position: int, last: int) -> int:
+async def _after(
+    settings: KafkaSettings, consumer: AIOKafkaConsumer, place: TopicPartition, begin: int, position: int, last: int
+) -> int:  # fmt: skip
     """An offset at or before this position, before which are only frames up to `last`. This looks at the record before
-    the position, then at records further and further back."""
+    the position, then at records further and further back, up to the first one of the partition, at `begin`."""
     at, step = position, 1
-    while at > 0:
-        at, step = max(0, position - step), 2 * step
-        async with reading(settings, isolation_level="read_uncommitted") as consumer:
-            begin: int = (await consumer.beginning_offsets([place]))[place]
-            if at < begin:
-                return min(begin, position)
-            records = await between(consumer, place, at, at + 1)
+    consumer.resume(place)
+    while at > begin:
+        at, step = max(begin, position - step), 2 * step
+        consumer.seek(place, at)
+        records = [record async for _, found in records_to(consumer, {place: at + 1}) for record in found]
         if records and _last_of(records[0].value or b"", settings) <= last:
-            return at + 1
+            at += 1
+            break
+    consumer.pause(place)
     return at
 
 

@@ -322,9 +322,7 @@ class Chains:
 
     def _take(self, place: TopicPartition, record: ConsumerRecord) -> None:
         try:
-            if (whole := self._parts[place].add(record.offset, record.value or b"")) is None:
-                return
-            change = Change.decode(whole[1], self._settings)
+            found = self._parts[place].read(record.offset, record.value or b"", Change.decode)
         except ForeignError:  # not written by this program; the shards skip it too
             return
         except FormatError as error:
@@ -332,6 +330,6 @@ class Chains:
                 f"{place.topic}, partition {place.partition}, offset {record.offset}: {error}. --from-changelog "
                 "changes the number of shards and nothing else: give all other settings as the workers have them"
             ) from None
-        if change.offset > self._last[place] == change.predecessor:
-            self._last[place] = change.offset
-            self._waiting[place].append(change)
+        if found is not None and found[1].offset > self._last[place] == found[1].predecessor:
+            self._last[place] = found[1].offset
+            self._waiting[place].append(found[1])

@@ -17,9 +17,10 @@ from faust.types import TP
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer import position
 from stream_lsh.kafka.match.app import MatchApp
-from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread, Recovery
-from stream_lsh.kafka.match.held import Held
+from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread
+from stream_lsh.kafka.match.held import Held, Phase
 from stream_lsh.kafka.match.lock import locked
+from stream_lsh.kafka.match.recovery import Recovery
 from stream_lsh.kafka.match.store import WAITING_BYTES, FrameStore
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
@@ -236,7 +237,7 @@ def test_resumed_flow_keeps_queued_frames() -> None:
 class Shard:
     """A shard that cannot be activated, because it is closed while that is tried."""
 
-    shard, expected, active = 0, 5, False
+    shard, expected, phase = 0, 5, Phase.RECOVERING
 
     def __init__(self, meanwhile: Any) -> None:
         self._meanwhile = meanwhile

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,25 +43,30 @@ class Shard:
         self.erases = False
         self.change = b""  # of every frame, in place of its own
         self.bases: list[bytes] = []  # snapshot records to come
-        self.confirmed: list[Confirmed] = []
+        self.confirmed: deque[Confirmed] = deque()
+        self.had: list[Confirmed] = []
         self.matched: list[bytes] = []
         self.lost: StoreError | None = None
         self.free = asyncio.Event()
         self.free.set()
 
-    async def clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
-        self.confirmed += confirmed
+    def _take(self) -> None:
+        self.had += self.confirmed
+        self.confirmed.clear()
+
+    async def clean(self) -> tuple[Mark, bytes] | None:
+        self._take()
         return (MARK, self.bases.pop(0)) if self.bases else None
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
-        self.confirmed += confirmed
+    async def match(self, values: Sequence[bytes]) -> list[Matched]:
+        self._take()
         self.matched += values
         await self.free.wait()
-        found: dict[bytes, Answer | None] = {b"gap": None, b"old": Answer(0, None, None)}
+        found: dict[bytes, Answer | None] = {b"gap": None, b"old": Answer(0, -1, None, None)}
         return [Matched(found.get(value, self._answer(value[:9])), 0.0) for value in values]
 
     def _answer(self, value: bytes) -> Answer:
-        return Answer(0, self.change or b"c" + value, b"r" + value, 1)
+        return Answer(0, -1, self.change or b"c" + value, b"r" + value, 1)
 
     def look(self) -> None:
         if self.lost is not None:
@@ -162,7 +168,7 @@ async def test_a_change_in_parts_counts_if_nothing_is_between_them(play: Play, o
     if offsets[-1] == 103:
         await play.confirm()
         await play.flow.tell()
-        assert play.acknowledged == [10] and play.shard.confirmed == [(0, 100, 4)]
+        assert play.acknowledged == [10] and play.shard.had == [(0, 100, 4)]
     else:
         assert len(play.sends) == 4 and "between the parts of a change" in str(play.failures[0])
 
@@ -171,12 +177,12 @@ async def test_the_shard_gets_confirmations_without_a_new_frame(play: Play) -> N
     play.offer(10, b"a")
     await play.drained()
     await play.confirm()
-    assert play.shard.confirmed == []
+    assert play.shard.had == []
     await play.flow.tell()
     await play.flow.tell()
-    assert play.shard.confirmed == [(0, 100, 1)]
+    assert play.shard.had == [(0, 100, 1)]
     await play.flow.close()
-    assert play.shard.confirmed == [(0, 100, 1)]
+    assert play.shard.had == [(0, 100, 1)]
 
 
 @pytest.mark.parametrize("which", [0, 2])
@@ -322,7 +328,7 @@ async def test_snapshot_records_come_between_changes_and_while_nothing_waits(pla
     assert play.acknowledged == [10, 11] and play.flow.idle
     play.flow.clean()
     await play.drained()
-    assert play.shard.confirmed[:3] == [(0, 100, 1), (0, 101, 1), (MARK, 102, 1)]
+    assert play.shard.had[:3] == [(0, 100, 1), (0, 101, 1), (MARK, 102, 1)]
     assert len(play.sends) == 7 + module.CLEANING_STEPS
     await play.flow.close()
     assert play.failures == []

@@ -96,7 +96,7 @@ async def run(
 
 
 async def replies_of(held: Held, log: Sequence[bytes]) -> list[bytes | None]:
-    return [matched.answer and matched.answer.reply for matched in await held.match(log, ())]
+    return [matched.answer and matched.answer.reply for matched in await held.match(log)]
 
 
 async def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ async def test_full_disk_names_folder_and_remedy(
     async with holding(settings_of(tmp_path, memtable_documents=16)) as held:
         await held.activate()
         with pytest.raises(StoreError, match=r"shard-0 cannot be used: No space left on device; make room on the disk"):
-            await held.match(whole[0], ())
+            await held.match(whole[0])
 
 
 async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, caplog: Any) -> None:
@@ -225,7 +225,7 @@ async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: W
             held.check(8, 10)
             await followed(held, changes, 8, 10)
             await held.activate()
-            assert [matched.answer is not None for matched in await held.match(log[10:12], ())] == [True, True]
+            assert [matched.answer is not None for matched in await held.match(log[10:12])] == [True, True]
     assert caplog.text.count("begins at offset 8; the shard lacks the 8 records before") == 1
 
 
@@ -256,21 +256,22 @@ async def test_a_folder_behind_what_is_left_of_the_changelog(
 async def test_a_folder_that_has_all_though_it_counts_less(
     tmp_path: Path, whole: Whole, left: str, caplog: Any
 ) -> None:
-    """Its own changes behind another owner's record do not count: when they are trimmed, the chain still fits."""
+    """Its own changes behind another owner's record did not count yet: when they are trimmed, the chain still fits."""
     log, changes = whole
     settings = settings_of(tmp_path)
     async with holding(settings) as held:
         await held.activate()
-        places = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10  # 2 was another's
-        await held.match(log[:10], [(frame, at, 1) for frame, at in enumerate(places)])
+        held.confirmed.extend([(0, 0, 1), (1, 1, 1)])  # 2 was another's, and was not read yet
+        await held.match(log[:10])
     held = Held(settings, 0)
     start = 8 if left == "some" else 11
     await opened(held, start, 11)
     for offset in range(start, 11):
         assert await held.take(offset, changes[offset - 1], more=False)
     await held.activate()
-    assert all(matched.answer is not None for matched in await held.match(log[10:], ()))
-    await held.match((), [(10, 11, 1)])
+    assert all(matched.answer is not None for matched in await held.match(log[10:]))
+    held.confirmed.append((10, 11, 1))
+    await held.match(())
     await held.close()
     assert "ends at offset 1 of the changelog" in caplog.text
     replica = Replica(settings, 0, settings.data_folder / "shard-0")
@@ -286,9 +287,9 @@ async def test_a_standby_of_an_emptied_changelog_that_has_followed_begins_nowher
         await followed(held, changes, 5, 10)
         await held.activate()
         # The sequencer lost frame 10; it was not answered, so it comes again.
-        found = await held.match([log[11], log[12]], ())
+        found = await held.match([log[11], log[12]])
         assert [matched.answer for matched in found] == [None, None]
-        assert all(matched.answer is not None for matched in await held.match(log[10:13], ()))
+        assert all(matched.answer is not None for matched in await held.match(log[10:13]))
 
 
 async def test_a_record_that_comes_late_does_not_close_an_active_shard(tmp_path: Path, whole: Whole) -> None:
@@ -302,12 +303,12 @@ async def test_a_record_that_comes_late_does_not_close_an_active_shard(tmp_path:
             assert await held.take(offset, changes[offset], more=False)
         await activating
         assert await held.take(10, changes[10], more=False)
-        assert all(matched.answer is not None for matched in await held.match(log[10:12], ()))
+        assert all(matched.answer is not None for matched in await held.match(log[10:12]))
         assert held.expected == 10
         held.check(0, 12)
         await followed(held, changes, 10, 12)
         await held.activate()
-        assert all(matched.answer is not None for matched in await held.match(log[12:], ()))
+        assert all(matched.answer is not None for matched in await held.match(log[12:]))
 
 
 async def test_a_frame_that_stays_away_ends_it_in_time(
@@ -326,17 +327,17 @@ async def test_a_frame_that_stays_away_ends_it_in_time(
 
     async with holding(settings) as held:
         await held.activate()
-        await held.match([log[0], log[2]], ())
+        await held.match([log[0], log[2]])
         now += module.GAP_SECONDS - 1
         held.look()
-        await held.match([log[1], log[3]], ())
+        await held.match([log[1], log[3]])
         now += module.GAP_SECONDS - 1
         held.look()
-        await held.match([log[0], log[3]], ())
+        await held.match([log[0], log[3]])
         now += 2
         with pytest.raises(StoreError, match=r"ends at frame 1 of signatures.*has not come for 60 s"):
             held.look()
-        await held.match([log[2]], ())
+        await held.match([log[2]])
         held.look()
     assert caplog.text.count("later ones are ignored") == 2
 
@@ -409,7 +410,7 @@ async def test_damage_met_while_matching_says_what_to_do_on_kafka(
         with monkeypatch.context() as patched:
             patched.setattr(Replica, "match", damaged)
             with pytest.raises(StoreError, match=r"are damaged; delete .*shard-0: it is rebuilt from the changelog$"):
-                await held.match(whole[0][:1], ())
+                await held.match(whole[0][:1])
 
 
 LONG = 70  # frames: 56 minutes, of which the window has 16

@@ -22,6 +22,7 @@ from support.simulation.runner import simulated
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.match import unjudged
 from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics
@@ -200,9 +201,10 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
 
 @simulated()
 async def test_lost_replies_come_again_after_a_restart(
-    cluster: Cluster, broker: Any, prefix: str, tmp_path: Path
+    cluster: Cluster, broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
 ) -> None:  # fmt: skip
-    """What the judge has not completed, whatever was committed; in the stored answers, as the changes are there."""
+    """What the judge has not completed, whatever was committed; in the stored answers, as the changes are there. One
+    consumer looks where that begins, for all shards."""
     settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
     topics, log = Topics.of(settings), frames(settings, stream(1, 400), SIZE)
     before, replies = Replies(settings), Replies(settings)
@@ -215,7 +217,10 @@ async def test_lost_replies_come_again_after_a_restart(
     await with_match(settings, all_of_them)
     await commit(settings, "judge", topics.matches, 10, Judged(4, topics.documents, 5 * SIZE).metadata())
     cluster.lose_tail((topics.matches, 0), 40)
+    opened, real = list[Any](), unjudged.reading
+    monkeypatch.setattr(unjudged, "reading", lambda *given, **options: opened.append(given) or real(*given, **options))
     await with_match(settings, lambda: replies.read(len(log)))
+    assert len(opened) == 1
     assert replies.found == expected(settings, log, tmp_path)
 
 

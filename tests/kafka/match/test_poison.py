@@ -32,7 +32,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.rows.layout import FAILED, NEW
-from stream_lsh.kafka.match.copy import OtherChange
+from stream_lsh.kafka.match.copy import Rebuild
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.replies import Reply
@@ -150,7 +150,7 @@ def test_the_first_change_of_a_frame_counts(tmp_path: Path, monkeypatch: pytest.
     for first, counts in ((at + 1, False), (at, True)):  # how many of its own come before
         mine = Replica(settings, 0, shutil.copytree(tmp_path / "mine", tmp_path / str(first)))
         mine.apply(enumerate(changes[:first]))
-        with pytest.raises(OtherChange, match="another worker's change of the frame at") if counts else nullcontext():
+        with pytest.raises(Rebuild, match="another worker's change of the frame at") if counts else nullcontext():
             mine.apply([(first, theirs[at])])
         mine.close()
 

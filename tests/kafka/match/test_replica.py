@@ -38,7 +38,7 @@ from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match import replica as replica_module
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.bases import BEGINS, Mark
+from stream_lsh.wire.bases import BEGINS, Base, Mark
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
@@ -127,36 +127,27 @@ def test_unreadable_change_is_named(tmp_path: Path, record: str) -> None:
     copy.close()
 
 
-def test_confirmed_counts_only_without_a_hole(tmp_path: Path) -> None:
-    replica = Replica(settings_of(), 0, tmp_path / "a")
-    replica.confirmed(8, 1)
-    assert replica.changelog_offset is None
-    replica.confirmed(7, 0)
-    replica.confirmed(9, 2)
-    assert replica.changelog_offset == 0
-    replica.close()
-    replica = Replica(settings_of(), 0, tmp_path / "a")
-    assert replica.changelog_offset == 0
-    replica.close()
-
-
-@pytest.mark.parametrize("what", ["foreign", "known", "new"])
-def test_hole_in_changelog_is_read_once(tmp_path: Path, what: str) -> None:
-    """An owner counts its records behind a foreign one, if nothing before them may be needed; also its snapshots."""
+@pytest.mark.parametrize("what", ["foreign", "known", "new", "snapshot", "of another index"])
+def test_only_records_of_others_that_do_not_matter_are_passed_over(tmp_path: Path, what: str) -> None:
+    """An owner counts its records behind them. A snapshot right behind them does not count."""
     settings = settings_of()
-    log = frames(settings, DOCUMENTS)
-    (source, changes), owner = played(settings, log[:8], tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
+    log, passed = frames(settings, DOCUMENTS), list[int]()
+    source, changes = played(settings, log[:8], tmp_path / "a")
+    owner = Replica(settings, 0, tmp_path / "b", foreign=lambda offset, _: passed.append(offset))
     owner.activate()
     offsets = [answer(owner, data).offset for data in log[:6]]
-    for place, frame in zip((0, 1, 3, 4), offsets, strict=False):
-        owner.confirmed(frame, place)
-    assert owner.changelog_offset == 1 and owner.hole == (2, 3)
-    record = {"foreign": b"hello", "known": changes[1], "new": changes[7]}[what]
-    assert owner.fill(2, 3, [(2, record)]) is (what != "new")
-    owner.confirmed(Mark(BEGINS, offsets[3], 0, owner.count, 0), 5)
-    assert owner.cycle.begun is (what != "new")
-    owner.confirmed(offsets[4], 6)
-    assert (owner.changelog_offset, owner.hole) == ((6, None) if what != "new" else (1, (2, 3)))
+    record = {
+        "foreign": b"hello", "known": changes[1], "new": changes[7],
+        "snapshot": Base(0, KEY, Mark(BEGINS, offsets[1], 0, owner.count, 0)).encode(settings),
+        "of another index": replace(Change.decode(changes[1], settings), key=bytes(16)).encode(settings),
+    }[what]  # fmt: skip
+    assert owner.agrees([(2, record)]) is (what in ("foreign", "known")) and passed == [2] * (what == "foreign")
+    begins = Mark(BEGINS, offsets[3], 0, owner.count, 0)
+    for mark, place, counts in ((offsets[1], 1, False), (offsets[3], 3, False), (begins, 5, False), (begins, 6, True)):
+        owner.confirmed(mark, place)
+        assert bool(owner.cycle.begun) is counts and owner.changelog_offset == place
+    owner.confirmed(offsets[0], 0)  # the changelog was followed since
+    assert owner.cycle.begun and owner.changelog_offset == 6 and owner.cycle.last_frame == offsets[3]
     source.close()
     owner.close()
 
