@@ -1,21 +1,13 @@
 """What a simulated Kafka does besides answering (`test_contract`): faults, compaction, nodes that go, a lost tail."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from support.simulation import wire
+from aiokafka.errors import OffsetOutOfRangeError
 from support.simulation.cluster import Cluster
-from support.simulation.network import GOOD, Fault, Outcome
 from support.simulation.runner import simulated
-from support.simulation.world import Process, World
-
-from stream_lsh.kafka.client import private
-
-N = 60
+from support.simulation.world import World
 
 
 async def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -29,113 +21,6 @@ async def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes
             for record in (await consumer.getmany(place, timeout_ms=100)).get(place, []):
                 found.append(record.value)
         return found
-
-
-def lossy(world: World, share: float) -> Callable[[Process, wire.Head, dict[str, Any]], Outcome]:
-    """A share of the requests is lost, served late, or its answer lost or late. Not the main process's."""
-    outcomes = [Outcome(fault, world.chance.uniform(0, 2)) for fault in (*Fault, None)]
-
-    def fault(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
-        if process is world.main or world.chance.random() > len(outcomes) * share:
-            return GOOD
-        return world.chance.choice(outcomes)
-
-    return fault
-
-
-@simulated(seeds=5, most=50)
-async def test_an_idempotent_producer_writes_each_record_once_over_a_bad_network(
-    world: World, cluster: Cluster
-) -> None:
-    cluster.create("news")
-
-    async def produce() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
-            cluster.network.fault = lossy(world, 0.05)
-            for number in range(N):
-                await producer.send_and_wait("news", b"%d" % number)
-
-    await world.process("producer").start(produce())
-    assert await values(cluster, "news") == [b"%d" % number for number in range(N)]
-
-
-async def copy(cluster: Cluster, name: str, instance: str | None) -> None:
-    """Copies what it reads, exactly once: each record and its offset in one transaction, by one transactional id."""
-    private.mend_group_members()  # aiokafka alone begins again when the coordinator moves: the seeds 24 and 92
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap, group_id="copiers", group_instance_id=instance, enable_auto_commit=False,
-        auto_offset_reset="earliest", isolation_level="read_committed", session_timeout_ms=6000,
-        metadata_max_age_ms=1000,
-    )  # fmt: skip
-    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=name, transaction_timeout_ms=8000)
-    try:
-        await consumer.start()
-        consumer.subscribe(["in"])
-        await producer.start()
-        while True:
-            for place, records in (await consumer.getmany(timeout_ms=200, max_records=7)).items():
-                async with producer.transaction():
-                    for record in records:
-                        await producer.send("out", record.value, partition=place.partition)
-                    offsets = {place: records[-1].offset + 1}
-                    await producer.send_offsets_to_transaction(offsets, "copiers")
-    finally:
-        await asyncio.gather(producer.stop(), consumer.stop(), return_exceptions=True)
-
-
-async def kept_alive(work: Callable[[], Awaitable[None]]) -> None:
-    """Begin again after each error of Kafka."""
-    while True:
-        try:
-            await work()
-        except KafkaError:
-            await asyncio.sleep(0.1)
-
-
-@simulated(seeds=10, most=100, nodes=3)
-async def test_transactions_copy_each_record_once_whatever_happens(world: World, cluster: Cluster) -> None:
-    """One copier with one transactional id at a time, which is killed, frozen and started again; nodes go and come."""
-    cluster.create("in", 2)
-    cluster.create("out", 2)
-    chance = world.chance
-    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
-        for number in range(2 * N):
-            await producer.send("in", b"%d" % number, partition=number % 2)
-
-    def begin() -> Process:
-        process = world.process("copier")
-        process.start(kept_alive(lambda: copy(cluster, "copier", chance.choice([None, "copier"]))))
-        return process
-
-    cluster.network.fault = lossy(world, 0.01)
-    process = begin()
-    for _ in range(6):
-        await asyncio.sleep(chance.expovariate(1))
-        match chance.randrange(4):
-            case 0:
-                process.kill()
-                process = begin()
-            case 1:  # a zombie: its successor begins meanwhile
-                process.freeze()
-                await asyncio.sleep(chance.uniform(0, 10))
-                zombie, process = process, begin()
-                await asyncio.sleep(chance.uniform(0, 10))
-                zombie.thaw()
-                await asyncio.sleep(chance.uniform(0, 1))
-                zombie.kill()
-            case 2:
-                node = chance.randrange(3)
-                cluster.stop(node)
-                await asyncio.sleep(chance.expovariate(1))
-                cluster.start(node)
-            case 3:
-                cluster.move(chance.randrange(3))
-    cluster.network.fault = lambda *_: GOOD
-    for partition in range(2):
-        wanted = [b"%d" % number for number in range(2 * N) if number % 2 == partition]
-        while len(await values(cluster, "out", partition)) < N:
-            await asyncio.sleep(1)
-        assert await values(cluster, "out", partition) == wanted
 
 
 @simulated()
