@@ -1,7 +1,9 @@
-"""`stream-lsh kafka status` against a real broker: with nobody, with a worker at work, with a killed one."""
+"""`stream-lsh kafka status` of a pipeline: with nobody, with workers at work, with killed ones."""
 
+import asyncio
 import json
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -10,21 +12,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
-from support.kafka.harness import Pipeline, until
 from support.kafka.stages import line, produce
+from support.simulation.cluster import Cluster
+from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
+from support.simulation.world import World
 
-from stream_lsh import __version__
 from stream_lsh.cli import main
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools import status
-from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.observer import LOOKED_AT
 from stream_lsh.kafka.tools.workers import ask
 
 DAY = 86_400.0
-GIVEN = {"shards": 2, "partitions": 2}
 
 
 def run(settings: KafkaSettings, *more: str) -> Result:
@@ -59,15 +60,23 @@ def documents(numbers: range) -> list[bytes]:
     return [line(number).replace(b'"text"', b'"title":"","text"') for number in numbers]
 
 
+@simulated()
 def test_a_pipeline_from_before_its_start_to_after_its_end(
-    broker: Any, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    port = free_port()
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
-        settings = pipeline.settings
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline(world, cluster, shards=2, compare_with="all", partitions=2, text_field=("title", "text"))
+    settings = pipeline.settings
 
+    def reached(what: Callable[[], object]) -> None:
+        end = world.seconds + 200
+        while not what():
+            assert world.seconds < end
+            asyncio.run(asyncio.sleep(1))
+
+    try:
         # Nobody has been here, but documents have come.
-        pipeline.run(produce(settings, documents(range(31)), 2))
+        asyncio.run(pipeline.create_topics())
+        asyncio.run(produce(settings, documents(range(31)), 2))
         found = report(settings)
         assert alerts(found) == ["StreamLshNoWorker"] * len(ROLES)
         assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
@@ -75,10 +84,10 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         assert [shard["owner"] for shard in found["shards"]] == [None, None]
 
         # Signed and sequenced, not matched.
-        first = pipeline.worker(("sign", "sequence"))
-        until(lambda: role(report(settings), "match")["waiting"] == 31)
+        first = pipeline.start("sign", "sequence")
+        reached(lambda: role(report(settings), "match")["waiting"] == 31)
         found = report(settings)
-        assert role(found, "sign")["working"] == ["127.0.0.1"]
+        assert len(role(found, "sign")["working"]) == 1
         assert role(found, "match") == {
             "name": "match", "working": [], "standing_by": [], "waiting": 31, "unit": "document",
             "seconds": role(found, "match")["seconds"], "left": role(found, "match")["left"],
@@ -97,31 +106,27 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         assert role(other, "match")["unit"] == "frame" and "with other settings" in other["unread"]
 
         # All of it done.
-        second = pipeline.worker(("match", "judge", "forward"), http_port=port)
-        pipeline.finish()
-        until(lambda: not alerts(report(settings, "--http-port", str(port))))
-        until(lambda: sum(s["documents"] or 0 for s in report(settings, "--http-port", str(port))["shards"]) == 31)
-        found = report(settings, "--http-port", str(port))
+        second = pipeline.start("match", "judge", "forward")
+        asyncio.run(pipeline.finish([first, second], 300))
+        reached(lambda: not alerts(report(settings)))
+        found = report(settings)
         assert (found["provisional"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
         assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
-        (worker,) = found["workers"]
-        assert worker["version"] == __version__ and set(worker["roles"]) == {"match", "judge", "forward"}
-        assert [(shard["owner"], shard["recovering"]) for shard in found["shards"]] == [("127.0.0.1", 0)] * 2
-        text = run(settings, "--http-port", str(port)).stdout
+        assert all(shard["owner"] for shard in found["shards"])
+        text = run(settings).stdout
         assert "\nNothing is wrong.\n" in text and "with a verdict     31" in text
 
         # Killed.
-        first.kill()
-        second.kill()
-        pipeline.run(produce(settings, documents(range(40, 71)), 2))
-        workers = ("--workers", f"127.0.0.1:{port}")
-        until(lambda: alerts(report(settings)).count("StreamLshNoWorker") == len(ROLES))
-        found = report(settings, *workers)
+        first.process.kill()
+        second.process.kill()
+        asyncio.run(produce(settings, documents(range(40, 71)), 2))
+        reached(lambda: alerts(report(settings)).count("StreamLshNoWorker") == len(ROLES))
+        found = report(settings)
         assert found["provisional"] == 31 and role(found, "sign")["waiting"] == 31
-        assert "StreamLshDown" in alerts(found)
-        said = run(settings, *workers).stdout
-        assert f"no answer from http://127.0.0.1:{port} (Connection refused)" in said
-        assert said.index("CRITICAL") < said.index("warning") < said.index("without a verdict")
+        said = run(settings).stdout
+        assert said.index("CRITICAL") < said.index("without a verdict")
+    finally:
+        pipeline.clear()
 
 
 @simulated()
