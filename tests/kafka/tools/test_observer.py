@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
 from support.kafka.stages import line, produce
+from support.listening import Quiet, listening
 from support.simulation.cluster import Cluster
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
@@ -143,22 +142,14 @@ def test_processes_behind_one_that_is_silent() -> None:
     metrics = ('stream_lsh_build_info{version="9.9"} 1', 'stream_lsh_index_bytes{role="match",shard="3"} 7', "")
     body = {"/health": b'{"live": true, "roles": {}, "ports": []}', "/metrics": "\n".join(metrics).encode()}
 
-    class Answers(BaseHTTPRequestHandler):
+    class Answers(Quiet):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
             with suppress(BrokenPipeError):
                 self.wfile.write(body[self.path])
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        silent, behind = ask([("127.0.0.1", server.server_port - 1)])
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Answers) as url:
+        silent, behind = ask([("127.0.0.1", int(url.rpartition(":")[2]) - 1)])
     assert silent.error is not None and "no answer" in silent.error
     assert (behind.version, behind.shards, behind.error) == ("9.9", {3: {"bytes": 7}}, None)
