@@ -62,8 +62,7 @@ def test_the_changelog_is_as_long_as_the_live_rows(
 
         assert pipeline.produce(feed[:MORE]) == MORE
         pipeline.finish()
-        away.terminate()
-        assert away.wait() == 0, pipeline.report()
+        pipeline.stop(away)
         first = pipeline.worker(("match",), name="first")
         pipeline.produce(feed[MORE:FIRST])
         pipeline.finish()
@@ -82,8 +81,7 @@ def test_the_changelog_is_as_long_as_the_live_rows(
         first.start()
         pipeline.produce(feed[FIRST : FIRST + MORE])
         pipeline.finish()
-        first.terminate()
-        assert first.wait() == 0, pipeline.report()
+        pipeline.stop(first)
         assert "the shard lacks" not in first.said(10**7)
         away.start()
         pipeline.produce(feed[FIRST + MORE :])
@@ -126,14 +124,11 @@ async def test_a_backlog_is_read_by_time(world: World, cluster: Cluster) -> None
     pipeline = simulation.Pipeline(
         world, cluster, partitions=4, window="10m", text_field=("text",), retention_hours=200_000, compare_with="all"
     )
-    try:
-        await pipeline.create_topics()
-        await produce(cluster.bootstrap, pipeline.topics.documents, feed)
-        worker, logs = pipeline.start(), cluster.topics[pipeline.topics.verdicts].logs
-        while sum(log.end for log in logs) < BACKLOG and not worker.ended.done():
-            await asyncio.sleep(1)
-        await pipeline.finish([worker], 300)
-        found = sum("duplicate" in json_of(record.value or b"")["kind"] for record in pipeline.records("verdicts"))
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    await produce(cluster.bootstrap, pipeline.topics.documents, feed)
+    worker, logs = pipeline.start(), cluster.topics[pipeline.topics.verdicts].logs
+    while sum(log.end for log in logs) < BACKLOG and not worker.ended.done():
+        await asyncio.sleep(1)
+    await pipeline.finish([worker], 300)
+    found = sum("duplicate" in json_of(record.value or b"")["kind"] for record in pipeline.records("verdicts"))
     assert found > 0.99 * wanted

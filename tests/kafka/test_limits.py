@@ -50,27 +50,21 @@ async def test_a_large_document_and_poison(world: World, cluster: Cluster) -> No
         world, cluster, partitions=1, shards=2, compare_with="all", max_document_bytes=16 * 2**20,
         text_field=("title", "text"),
     )  # fmt: skip
-    try:
-        await pipeline.create_topics()
-        worker = pipeline.start()
-        strange = post("strange", "its headers have names that are no text")
-        async with AIOKafkaProducer(**client_options(pipeline.settings), max_request_size=2**25) as producer:
-            for each in records:
-                headers = list(each.headers)
-                await producer.send_and_wait(pipeline.topics.documents, each.value, each.key, 0, headers=headers)
-            await send(
-                producer, pipeline.topics.documents, [strange], [(Name(b"\xff\xfe"), b"1"), ("traceparent", b"2")]
-            )
-        await pipeline.finish([worker], 300)
-        worker.stop()
-        await worker.ended
-        pipeline.check()
-        assert [record.key for record in pipeline.records("pairs")] == [b'["first","second"]']
-        assert len(pipeline.records("dead_letters")) >= 8
-        [found] = [record for record in pipeline.records("unique") if record.value == strange]
-        assert found.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    strange = post("strange", "its headers have names that are no text")
+    async with AIOKafkaProducer(**client_options(pipeline.settings), max_request_size=2**25) as producer:
+        for each in records:
+            headers = list(each.headers)
+            await producer.send_and_wait(pipeline.topics.documents, each.value, each.key, 0, headers=headers)
+        await send(producer, pipeline.topics.documents, [strange], [(Name(b"\xff\xfe"), b"1"), ("traceparent", b"2")])
+    await pipeline.finish([worker], 300)
+    await pipeline.stop(worker)
+    pipeline.check()
+    assert [record.key for record in pipeline.records("pairs")] == [b'["first","second"]']
+    assert len(pipeline.records("dead_letters")) >= 8
+    [found] = [record for record in pipeline.records("unique") if record.value == strange]
+    assert found.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
 
 
 @simulated()
@@ -78,16 +72,13 @@ async def test_a_document_that_its_outputs_cannot_take(world: World, cluster: Cl
     """A producer has compressed it. The beginning is a dead letter."""
     pipeline = Pipeline(world, cluster, partitions=1, text_field=("title", "text"), record_bytes=4000)
     large = post("large", "repeated words " * 200_000)
-    try:
-        await pipeline.create_topics()
-        worker = pipeline.start()
-        options = {**client_options(pipeline.settings), "compression_type": "gzip", "max_request_size": 2**23}
-        async with AIOKafkaProducer(**options) as producer:
-            await producer.send_and_wait(pipeline.topics.documents, large, partition=0)
-        await pipeline.finish([worker], 300)
-        [letter] = pipeline.records("dead_letters")
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    options = {**client_options(pipeline.settings), "compression_type": "gzip", "max_request_size": 2**23}
+    async with AIOKafkaProducer(**options) as producer:
+        await producer.send_and_wait(pipeline.topics.documents, large, partition=0)
+    await pipeline.finish([worker], 300)
+    [letter] = pipeline.records("dead_letters")
     headers = dict(letter.headers)
     assert letter.value is not None and large.startswith(letter.value) and len(letter.value) > 10**6
     assert (headers["reason"], int(headers["truncated"])) == (b"too_large", len(large))

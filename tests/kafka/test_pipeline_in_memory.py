@@ -21,7 +21,6 @@ from support.simulation.runner import simulated
 from support.simulation.world import World
 
 from stream_lsh import testing
-from stream_lsh.kafka.tools import drain
 
 NUMBER, PARTITIONS = 500, 3
 CREATED = ("unique", "dead_letters")
@@ -72,19 +71,16 @@ async def test_records_are_those_of_workers(
         world, cluster, **plain.SURE, **UPDATES, partitions=PARTITIONS, time_field="ts", groups=True,
         source_field="outlet", alerts=rules, frame_documents=1, linger_ms=0, **given,
     )  # fmt: skip
-    try:
-        await pipeline.create_topics()
-        worker = pipeline.start()
-        while not pipeline.records("signatures"):  # the signer has committed where the partitions begin
-            await asyncio.sleep(1)
-        await feed(world, cluster, pipeline.topics.documents, history(), 20)
-        await pipeline.finish([worker], 300)
-        await drain.follow(pipeline.settings, await drain.begin(pipeline.settings), 100, lambda left: None)
-        found = {name: pipeline.records(name) for name in ("documents", *OUTPUTS, "groups", "alerts")}
-        copies = [record for record in pipeline.records("frames") if record.partition == 0]
-        frames = [each for each in order(pipeline.settings, copies) if len(each[1].source)]
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    while not pipeline.records("signatures"):  # the signer has committed where the partitions begin
+        await asyncio.sleep(1)
+    await feed(world, cluster, pipeline.topics.documents, history(), 20)
+    await pipeline.finish([worker], 300)
+    await pipeline.drain()
+    found = {name: pipeline.records(name) for name in ("documents", *OUTPUTS, "groups", "alerts")}
+    copies = [record for record in pipeline.records("frames") if record.partition == 0]
+    frames = [each for each in order(pipeline.settings, copies) if len(each[1].source)]
 
     documents, signed_at = {record.source: record for record in found["documents"]}, 0
     with testing.Pipeline(pipeline.settings, clock=lambda: signed_at) as memory:

@@ -48,22 +48,18 @@ async def test_what_is_deleted_leaves_folders_and_changelog(world: World, cluste
             assert world.seconds < end, found
             await asyncio.sleep(1)
 
-    try:
-        await pipeline.create_topics()
-        others = pipeline.start("sign", "sequence", "judge", "forward")
-        owner = pipeline.start("match")
-        await erased(0)
-        standby = pipeline.start("match")
-        await erased(1)
-        owner.process.kill()
-        assert not left(contents(owner.folder), 1)
-        newest = pipeline.start("match")
-        await erased(2)
-        for worker in (standby, newest):
-            worker.stop()
-            await worker.ended
-            assert not left(contents(worker.folder), 2)
-        assert not any("the shard lacks" in line for line in world.warnings)
-        pipeline.check()
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    others = pipeline.start("sign", "sequence", "judge", "forward")
+    owner = pipeline.start("match")
+    await erased(0)
+    standby = pipeline.start("match")
+    await erased(1)
+    owner.process.kill()
+    assert not left(contents(owner.folder), 1)
+    newest = pipeline.start("match")
+    await erased(2)
+    for worker in (standby, newest):
+        await pipeline.stop(worker)
+        assert not left(contents(worker.folder), 2)
+    assert not any("the shard lacks" in line for line in world.warnings)
+    pipeline.check()

@@ -20,8 +20,6 @@ from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
-from stream_lsh.kafka.tools import drain
-
 N, PARTITIONS, PARTS = 360, 3, 3
 OUTLETS = ["wire", "herald", "radio", 7, None]
 
@@ -64,32 +62,28 @@ def test_groups_and_alerts_are_as_embedded(world: World, cluster: Cluster, tmp_p
             worker.process.kill()
             worker = pipeline.start("group", folder=worker.folder if part % 2 else None)
         await pipeline.finish([others, worker], 300)
-        await drain.follow(pipeline.settings, await drain.begin(pipeline.settings), 100, lambda left: None)
+        await pipeline.drain()
 
-    try:
-        asyncio.run(judged())
-        pipeline.check()
-        groups, alerts = pipeline.records("groups"), pipeline.records("alerts")
-        assert len(groups) > 150 and len(alerts) > 3
-        events = [json.loads(record.value or b"") for record in groups]
-        assert shown("tail", "groups", "--from-beginning", "--until-end") == events
-        told = [json.loads(record.value or b"") for record in alerts]
-        assert shown("tail", "alerts", "--from-beginning", "--until-end") == told
-        rows = {event["group"]: event for event in events}
-        table = shown("groups", "--json")
-        assert {row["group"]: row for row in table} == {
-            group: {name: row[name] for name in row if name not in ("event", "seq", "id")}
-            for group, row in rows.items()
-        }
-        members = shown("groups", str(table[0]["group"]))
-        assert len(members) == table[0]["live_members"] == max(row["live_members"] for row in table)
-        assert Counter(member["kind"] for member in members)["unique"] == 1
-        (grown,) = shown("groups", "--order", "growing", "--since", "3m", "--limit", "1")
-        verdicts = [json.loads(record.value or b"") for record in pipeline.records("verdicts")]
-        latest = max(verdict["time"] for verdict in verdicts)
-        late = {verdict["seq"] for verdict in verdicts if verdict["time"] >= latest - 180_000}
-        assert grown["joined_since"] == max(
-            sum(event["group"] == group and event["seq"] in late for event in events) for group in rows
-        )
-    finally:
-        pipeline.clear()
+    asyncio.run(judged())
+    pipeline.check()
+    groups, alerts = pipeline.records("groups"), pipeline.records("alerts")
+    assert len(groups) > 150 and len(alerts) > 3
+    events = [json.loads(record.value or b"") for record in groups]
+    assert shown("tail", "groups", "--from-beginning", "--until-end") == events
+    told = [json.loads(record.value or b"") for record in alerts]
+    assert shown("tail", "alerts", "--from-beginning", "--until-end") == told
+    rows = {event["group"]: event for event in events}
+    table = shown("groups", "--json")
+    assert {row["group"]: row for row in table} == {
+        group: {name: row[name] for name in row if name not in ("event", "seq", "id")} for group, row in rows.items()
+    }
+    members = shown("groups", str(table[0]["group"]))
+    assert len(members) == table[0]["live_members"] == max(row["live_members"] for row in table)
+    assert Counter(member["kind"] for member in members)["unique"] == 1
+    (grown,) = shown("groups", "--order", "growing", "--since", "3m", "--limit", "1")
+    verdicts = [json.loads(record.value or b"") for record in pipeline.records("verdicts")]
+    latest = max(verdict["time"] for verdict in verdicts)
+    late = {verdict["seq"] for verdict in verdicts if verdict["time"] >= latest - 180_000}
+    assert grown["joined_since"] == max(
+        sum(event["group"] == group and event["seq"] in late for event in events) for group in rows
+    )

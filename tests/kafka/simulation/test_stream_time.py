@@ -17,7 +17,6 @@ from support.simulation.runner import simulated
 from support.simulation.world import World
 
 from stream_lsh import Settings
-from stream_lsh.kafka.tools import drain
 from stream_lsh.kafka.tools.stream_time import set_back
 
 NOW, MINUTE, DAY = 1_700_000_000_000, 60_000, 86_400_000
@@ -57,19 +56,16 @@ async def test_after_it_the_outputs_are_those_without_a_jump(
         await feed(world, cluster, pipeline.topics.documents, records, 50)
         await pipeline.finish([worker], 300)
 
-    try:
-        await pipeline.create_topics()
-        worker = pipeline.start()
-        await judged(wrong)
-        assert (await set_back(pipeline.settings, NOW, 60))[1]
-        await judged(later[:90])
-        worker.process.kill()
-        worker = pipeline.start(folder=worker.folder)
-        await judged(later[90:])
-        await drain.follow(pipeline.settings, await drain.begin(pipeline.settings), 100, lambda left: None)
-        verdicts = [json_of(record.value or b"") for record in pipeline.records("verdicts")][70:]
-        assert [verdict["kind"] for verdict in verdicts] == kinds
-        told = [json_of(record.value or b"") for record in pipeline.records("alerts")]
-        assert [(alert["id"], alert["time"], alert["members"]) for alert in told] == alerts
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    await judged(wrong)
+    assert (await set_back(pipeline.settings, NOW, 60))[1]
+    await judged(later[:90])
+    worker.process.kill()
+    worker = pipeline.start(folder=worker.folder)
+    await judged(later[90:])
+    await pipeline.drain()
+    verdicts = [json_of(record.value or b"") for record in pipeline.records("verdicts")][70:]
+    assert [verdict["kind"] for verdict in verdicts] == kinds
+    told = [json_of(record.value or b"") for record in pipeline.records("alerts")]
+    assert [(alert["id"], alert["time"], alert["members"]) for alert in told] == alerts

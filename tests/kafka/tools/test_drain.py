@@ -78,36 +78,33 @@ def test_a_feed_is_stopped_and_goes_on(world: World, cluster: Cluster) -> None:
     def verdicts() -> int:
         return len(pipeline.records("verdicts"))
 
-    try:
-        asyncio.run(pipeline.create_topics())
-        first, second = pipeline.start(), pipeline.start()
-        history, producer = plain.history(200, 3, world.seed), world.process("producer")
-        feeding = producer.start(feed(world, cluster, topics.documents, history, 5))
-        asyncio.run(asyncio.sleep(10))
-        drained, number = said("drain"), verdicts()
-        assert 10 < number < len(history) and f"drained: {number:,} documents read" in drained
-        signed = asyncio.run(positions(settings, "sign", topics.documents))
-        assert asyncio.run(positions(settings, "forward", topics.documents)) == signed
-        connection = {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix}
-        recorded = asyncio.run(with_recorded(KafkaSettings(**connection)))
-        assert (recorded.shards, recorded.fingerprint) == (2, settings.fingerprint)
-        # Neither time nor another worker changes that; what the command says does not either.
-        first.stop()
-        asyncio.run(done(first.ended))
-        first = pipeline.start(folder=first.folder)
-        asyncio.run(asyncio.sleep(80))
-        assert verdicts() == number and asyncio.run(positions(settings, "sign", topics.documents)) == signed
-        shown = said("status", "--json")
-        assert "has not been read for" in shown and "drain --resume" in shown
-        assert f"{number:,} documents read" in said("drain", "--quiet")
-        assert said("drain", "--resume") == "the signers read again\n"
-        assert "nothing to resume" in said("drain", "--resume")
-        asyncio.run(done(feeding))
-        asyncio.run(pipeline.finish([first, second], 300))
-        pipeline.check()
-        assert any("reading nothing more of" in line and "drain --resume" in line for line in world.warnings)
-    finally:
-        pipeline.clear()
+    asyncio.run(pipeline.create_topics())
+    first, second = pipeline.start(), pipeline.start()
+    history, producer = plain.history(200, 3, world.seed), world.process("producer")
+    feeding = producer.start(feed(world, cluster, topics.documents, history, 5))
+    asyncio.run(asyncio.sleep(10))
+    drained, number = said("drain"), verdicts()
+    assert 10 < number < len(history) and f"drained: {number:,} documents read" in drained
+    signed = asyncio.run(positions(settings, "sign", topics.documents))
+    assert asyncio.run(positions(settings, "forward", topics.documents)) == signed
+    connection = {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix}
+    recorded = asyncio.run(with_recorded(KafkaSettings(**connection)))
+    assert (recorded.shards, recorded.fingerprint) == (2, settings.fingerprint)
+    # Neither time nor another worker changes that; what the command says does not either.
+    first.stop()
+    asyncio.run(done(first.ended))
+    first = pipeline.start(folder=first.folder)
+    asyncio.run(asyncio.sleep(80))
+    assert verdicts() == number and asyncio.run(positions(settings, "sign", topics.documents)) == signed
+    shown = said("status", "--json")
+    assert "has not been read for" in shown and "drain --resume" in shown
+    assert f"{number:,} documents read" in said("drain", "--quiet")
+    assert said("drain", "--resume") == "the signers read again\n"
+    assert "nothing to resume" in said("drain", "--resume")
+    asyncio.run(done(feeding))
+    asyncio.run(pipeline.finish([first, second], 300))
+    pipeline.check()
+    assert any("reading nothing more of" in line and "drain --resume" in line for line in world.warnings)
 
 
 async def done(work: Awaitable[None]) -> None:

@@ -72,60 +72,57 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
             assert world.seconds < end
             asyncio.run(asyncio.sleep(1))
 
-    try:
-        # Nobody has been here, but documents have come.
-        asyncio.run(pipeline.create_topics())
-        asyncio.run(produce(settings, documents(range(31)), 2))
-        found = report(settings)
-        assert alerts(found) == ["StreamLshNoWorker"] * len(ROLES)
-        assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
-        assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
-        assert [shard["owner"] for shard in found["shards"]] == [None, None]
+    # Nobody has been here, but documents have come.
+    asyncio.run(pipeline.create_topics())
+    asyncio.run(produce(settings, documents(range(31)), 2))
+    found = report(settings)
+    assert alerts(found) == ["StreamLshNoWorker"] * len(ROLES)
+    assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
+    assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
+    assert [shard["owner"] for shard in found["shards"]] == [None, None]
 
-        # Signed and sequenced, not matched.
-        first = pipeline.start("sign", "sequence")
-        reached(lambda: role(report(settings), "match")["waiting"] == 31)
-        found = report(settings)
-        assert len(role(found, "sign")["working"]) == 1
-        assert role(found, "match") == {
-            "name": "match", "working": [], "standing_by": [], "waiting": 31, "unit": "document",
-            "seconds": role(found, "match")["seconds"], "left": role(found, "match")["left"],
-        }  # fmt: skip
-        assert 6.9 * DAY < role(found, "match")["left"][0] < 7 * DAY
-        assert [role(found, name)["waiting"] for name in ("sign", "sequence", "judge", "forward")] == [0, 0, 0, 0]
-        assert (found["provisional"], found["under_way"]) == (31, 31)
-        with monkeypatch.context() as patched:
-            patched.setattr(status, "WAITED", 0.0)
-            waits = report(settings)["waits"]
-            assert waits["shards"] == [0, 1]
-            assert f"; waiting for shards 0, 1: frame {waits['frame']}\n" in run(settings).stdout
+    # Signed and sequenced, not matched.
+    first = pipeline.start("sign", "sequence")
+    reached(lambda: role(report(settings), "match")["waiting"] == 31)
+    found = report(settings)
+    assert len(role(found, "sign")["working"]) == 1
+    assert role(found, "match") == {
+        "name": "match", "working": [], "standing_by": [], "waiting": 31, "unit": "document",
+        "seconds": role(found, "match")["seconds"], "left": role(found, "match")["left"],
+    }  # fmt: skip
+    assert 6.9 * DAY < role(found, "match")["left"][0] < 7 * DAY
+    assert [role(found, name)["waiting"] for name in ("sign", "sequence", "judge", "forward")] == [0, 0, 0, 0]
+    assert (found["provisional"], found["under_way"]) == (31, 31)
+    with monkeypatch.context() as patched:
+        patched.setattr(status, "WAITED", 0.0)
+        waits = report(settings)["waits"]
+        assert waits["shards"] == [0, 1]
+        assert f"; waiting for shards 0, 1: frame {waits['frame']}\n" in run(settings).stdout
 
-        # With other settings than the workers': what can be told is.
-        other = report(settings.model_copy(update={"text_field": ("text",)}))
-        assert role(other, "match")["unit"] == "frame" and "with other settings" in other["unread"]
+    # With other settings than the workers': what can be told is.
+    other = report(settings.model_copy(update={"text_field": ("text",)}))
+    assert role(other, "match")["unit"] == "frame" and "with other settings" in other["unread"]
 
-        # All of it done.
-        second = pipeline.start("match", "judge", "forward")
-        asyncio.run(pipeline.finish([first, second], 300))
-        reached(lambda: not alerts(report(settings)))
-        found = report(settings)
-        assert (found["provisional"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
-        assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
-        assert all(shard["owner"] for shard in found["shards"])
-        text = run(settings).stdout
-        assert "\nNothing is wrong.\n" in text and "with a verdict     31" in text
+    # All of it done.
+    second = pipeline.start("match", "judge", "forward")
+    asyncio.run(pipeline.finish([first, second], 300))
+    reached(lambda: not alerts(report(settings)))
+    found = report(settings)
+    assert (found["provisional"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
+    assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
+    assert all(shard["owner"] for shard in found["shards"])
+    text = run(settings).stdout
+    assert "\nNothing is wrong.\n" in text and "with a verdict     31" in text
 
-        # Killed.
-        first.process.kill()
-        second.process.kill()
-        asyncio.run(produce(settings, documents(range(40, 71)), 2))
-        reached(lambda: alerts(report(settings)).count("StreamLshNoWorker") == len(ROLES))
-        found = report(settings)
-        assert found["provisional"] == 31 and role(found, "sign")["waiting"] == 31
-        said = run(settings).stdout
-        assert said.index("CRITICAL") < said.index("without a verdict")
-    finally:
-        pipeline.clear()
+    # Killed.
+    first.process.kill()
+    second.process.kill()
+    asyncio.run(produce(settings, documents(range(40, 71)), 2))
+    reached(lambda: alerts(report(settings)).count("StreamLshNoWorker") == len(ROLES))
+    found = report(settings)
+    assert found["provisional"] == 31 and role(found, "sign")["waiting"] == 31
+    said = run(settings).stdout
+    assert said.index("CRITICAL") < said.index("without a verdict")
 
 
 @simulated()
