@@ -66,9 +66,7 @@ def flow(
         records = changing(records, changes) if changes else records
         assert pipeline.produce(records) == len(records)
         pipeline.finish()
-        for worker in workers:
-            worker.terminate()
-        assert [worker.wait() for worker in workers] == [0] * len(workers), pipeline.report()
+        pipeline.stop(*workers)
         # Their sessions would last longer: they have left.
         until(lambda: {role: pipeline.members(role) for role in ROLES} == dict.fromkeys(ROLES, 0), 20)
         found = pipeline.check()

@@ -54,19 +54,15 @@ def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path
                 until(lambda: "answering for the shards 0" in worker.said(10**7), why=pipeline.report())
             return worker
 
-        def stop(worker: Worker) -> None:
-            worker.terminate()
-            assert worker.wait() == 0, worker.said()
-
         first = start("first")
         pipeline.run(produce(pipeline.settings, log[:-1]))
         pipeline.run(replies.read(RECORDS - 1))
-        stop(first)
+        pipeline.stop(first)
         worker = start("recovered")
         recovery = most_resident(worker)
         pipeline.run(produce(pipeline.settings, log[-1:]))
         pipeline.run(replies.read(RECORDS))
-        stop(worker)
+        pipeline.stop(worker)
         start("owner", standbys=1, data_folder=pipeline.data(worker))
         standby = start("standby", standbys=1)
         until(lambda: disk_bytes(pipeline.data(standby)) >= RECORDS * RECORD_BYTES, why=pipeline.report())

@@ -186,6 +186,12 @@ class Pipeline:
             worker.start()
         return worker
 
+    def stop(self, *workers: Worker) -> None:
+        """Ask workers to drain and end, as an operator would; their exit codes are 0."""
+        for worker in workers:
+            worker.terminate()
+        assert [worker.wait() for worker in workers] == [0] * len(workers), self.report()
+
     def data(self, worker: Worker) -> Path:
         """Its data folder."""
         return self.folder / f"{worker.name}-data"
