@@ -15,7 +15,6 @@ from support.kafka.harness import OUTPUTS
 from support.kafka.oracle import order
 from support.long_form import rotating
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -75,7 +74,7 @@ async def test_records_are_those_of_workers(
     worker = pipeline.start()
     while not pipeline.records("signatures"):  # the signer has committed where the partitions begin
         await asyncio.sleep(1)
-    await feed(world, cluster, pipeline.topics.documents, history(), 20)
+    await pipeline.feed(history(), 20)
     await pipeline.finish([worker], 300)
     await pipeline.drain()
     found = {name: pipeline.records(name) for name in ("documents", *OUTPUTS, "groups", "alerts")}

@@ -10,7 +10,6 @@ import pytest
 from support.kafka import plain
 from support.poison import POISON, poison_matching
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -48,7 +47,7 @@ async def test_verdicts_are_those_of_the_changelog(world: World, cluster: Cluste
     history = plain.history(N, PARTITIONS, world.seed)
     for i in range(0, N, 3):
         history[i] = replace(history[i], value=orjson.dumps({"id": f"poison {i}", "text": POISON}))
-    feeding = world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history, 2))
+    feeding = world.process("producer").start(pipeline.feed(history, 2))
     for _ in range(FAULTS):
         await asyncio.sleep(chance.uniform(0.5, 5))
         place = chance.randrange(2)

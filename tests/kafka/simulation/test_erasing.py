@@ -7,7 +7,6 @@ from support.contents import contents, unpacked_from
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -41,7 +40,7 @@ async def test_what_is_deleted_leaves_folders_and_changelog(world: World, cluste
 
     async def erased(part: int) -> None:
         """Take a part, and wait until nothing of what is deleted by then is in the changelog."""
-        await feed(world, cluster, pipeline.topics.documents, documents(part), 50)
+        await pipeline.feed(documents(part), 50)
         await pipeline.finish([others], 300)
         end = world.seconds + 300
         while found := left(unpacked_from([record.value or b"" for record in pipeline.records("changelog")]), part):

@@ -10,7 +10,6 @@ from support.simulation import wire
 from support.simulation.cluster import Cluster
 from support.simulation.coverage import Triple
 from support.simulation.faults import Faults, aims
-from support.simulation.feeding import feed
 from support.simulation.network import GOOD, Fault, Outcome
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
@@ -50,7 +49,7 @@ async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: Worl
     aimed = enumerate(aims(chance, world.seed, AIMS, N / RATE))
     faults = Faults(pipeline, workers, [aim for place, aim in aimed if place not in world.schedule.left_out])
     history = plain.history(N, PARTITIONS, world.seed)[: world.schedule.documents]
-    await world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history, RATE))
+    await world.process("producer").start(pipeline.feed(history, RATE))
     await asyncio.sleep(5)
     faults.end()
     while not faults.over:
@@ -81,7 +80,7 @@ async def test_no_role_waits_when_its_first_metadata_are_lost(world: World, clus
     await pipeline.create_topics()
     worker = pipeline.start()
     cluster.network.fault = lose
-    await feed(world, cluster, pipeline.topics.documents, plain.history(8, PARTITIONS, world.seed), 20)
+    await pipeline.feed(plain.history(8, PARTITIONS, world.seed), 20)
     await pipeline.finish([worker], 60)
 
 

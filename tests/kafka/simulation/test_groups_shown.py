@@ -15,7 +15,6 @@ from support.kafka.feeding import Record
 from support.kafka.group_play import RULES
 from support.long_form import rotating
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -58,7 +57,7 @@ def test_groups_and_alerts_are_as_embedded(world: World, cluster: Cluster, tmp_p
         others, worker, documents = pipeline.start(*ROLES), pipeline.start("group"), stories()
         for part in range(PARTS):
             given = documents[part * N // PARTS : (part + 1) * N // PARTS]
-            await feed(world, cluster, pipeline.topics.documents, given, 50)
+            await pipeline.feed(given, 50)
             worker.process.kill()
             worker = pipeline.start("group", folder=worker.folder if part % 2 else None)
         await pipeline.finish([others, worker], 300)

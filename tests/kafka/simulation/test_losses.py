@@ -6,7 +6,6 @@ import re
 import pytest
 from support.kafka import plain
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -67,7 +66,7 @@ async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
     await pipeline.create_topics()
     workers = {role: pipeline.start(role) for role in ROLES}
     history = plain.history(N + LATER, PARTITIONS, world.seed)
-    feeding = world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history[:N], RATE))
+    feeding = world.process("producer").start(pipeline.feed(history[:N], RATE))
     await asyncio.sleep(chance.uniform(3, 9))
     state, worker = chance.choice(["frozen", "killed", "at work"]), workers[role]
     if state == "frozen":
@@ -85,7 +84,7 @@ async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
     if state == "killed":
         workers[role] = pipeline.start(role, folder=worker.folder)
     await feeding
-    await feed(world, cluster, pipeline.topics.documents, history[N:], RATE)
+    await pipeline.feed(history[N:], RATE)
     try:
         whole = await finish()
     except StoreError as error:

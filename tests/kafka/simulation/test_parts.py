@@ -8,7 +8,6 @@ import pytest
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -38,7 +37,7 @@ async def test_match_is_killed_and_moved_while_everything_is_in_parts(world: Wor
     others = pipeline.start("sign", "sequence", "judge", "forward", "group")
     workers = [pipeline.start("match"), pipeline.start("match")]
     history = plain.history(40, PARTITIONS, world.seed)
-    feeding = world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history, 3))
+    feeding = world.process("producer").start(pipeline.feed(history, 3))
     for _ in range(5):
         await asyncio.sleep(chance.uniform(0.5, 4))
         place, what = chance.randrange(2), chance.random()
@@ -73,7 +72,7 @@ async def test_a_dense_frame_passes_a_broker_with_default_limits(world: World, c
         Record(0, None, orjson.dumps({"id": i, "text": f"{text} own{i}"}), (), 1_700_000_000_000 + i)
         for i in range(400)
     ]
-    await feed(world, cluster, pipeline.topics.documents, history, 10_000)
+    await pipeline.feed(history, 10_000)
     worker = pipeline.start()
     await pipeline.finish([worker], 300)
     await pipeline.stop(worker)

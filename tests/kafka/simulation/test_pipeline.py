@@ -12,7 +12,6 @@ from support.kafka.feeding import Record
 from support.long_form import only_long
 from support.poison import POISON, WORDS, CrashError, poison_matching
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -41,9 +40,9 @@ async def test_partitions_that_are_added_wait_for_the_outputs(world: World, clus
     pipeline = Pipeline(world, cluster, **plain.SURE, **UPDATES, partitions=PARTITIONS, frame_documents=8)
     await pipeline.create_topics()
     workers, documents = [pipeline.start(), pipeline.start()], pipeline.topics.documents
-    await feed(world, cluster, documents, plain.history(N // 2, PARTITIONS, world.seed), 20)
+    await pipeline.feed(plain.history(N // 2, PARTITIONS, world.seed), 20)
     cluster.grow(documents, 2 * PARTITIONS)
-    await feed(world, cluster, documents, plain.history(N, 2 * PARTITIONS, world.seed + 1), 20)
+    await pipeline.feed(plain.history(N, 2 * PARTITIONS, world.seed + 1), 20)
     await asyncio.sleep(20)  # longer than any stage would bear it
     assert any("which the outputs do not have" in line for line in world.warnings)
     await pipeline.create_topics()
@@ -105,7 +104,7 @@ async def test_a_document_at_which_signers_are_killed_costs_itself(world: World,
                     signers[i] = pipeline.start("sign", folder=signer.folder)
 
     restarting = asyncio.ensure_future(restart())
-    await feed(world, cluster, pipeline.topics.documents, history, 20)
+    await pipeline.feed(history, 20)
     await pipeline.finish([others], 900)
     restarting.cancel()
     pipeline.check()
@@ -144,7 +143,7 @@ async def killed_and_started_again(
     await pipeline.create_topics()
     workers: list[Worker] = [pipeline.start(), pipeline.start()]
     producer = world.process("producer")
-    feeding = producer.start(feed(world, cluster, pipeline.topics.documents, history, 3))
+    feeding = producer.start(pipeline.feed(history, 3))
     for _ in range(2):
         await asyncio.sleep(chance.uniform(3, 12))
         place = chance.randrange(2)

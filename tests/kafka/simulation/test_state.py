@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from support.kafka import plain
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -34,7 +33,7 @@ async def test_pipeline_continues_without_its_groups(world: World, cluster: Clus
     history = plain.history(2 * N, PARTITIONS, world.seed)
     await pipeline.create_topics()
     first = pipeline.start(*roles)
-    await producer.start(feed(world, cluster, pipeline.topics.documents, history[:N], 3))
+    await producer.start(pipeline.feed(history[:N], 3))
     if form == 3:
         first.process.kill()
     else:
@@ -48,7 +47,7 @@ async def test_pipeline_continues_without_its_groups(world: World, cluster: Clus
     if form == 2:
         await pipeline.delete_records(*READ)
     second = pipeline.start(*roles, folder=first.folder)
-    await producer.start(feed(world, cluster, pipeline.topics.documents, history[N:], 3))
+    await producer.start(pipeline.feed(history[N:], 3))
     await drain.resume(pipeline.settings)
     await pipeline.finish([second], 300)
     await pipeline.drain()
@@ -63,11 +62,11 @@ async def test_pause_outlives_its_mark(world: World, cluster: Cluster) -> None:
     history, producer = plain.history(10, 1, world.seed), world.process("producer")
     await pipeline.create_topics()
     worker = pipeline.start()
-    await producer.start(feed(world, cluster, pipeline.topics.documents, history[:5], 3))
+    await producer.start(pipeline.feed(history[:5], 3))
     await pipeline.finish([worker], 300)
     await pipeline.drain()
     cluster.expire_offsets(pipeline.topics.group("pause"))
-    await producer.start(feed(world, cluster, pipeline.topics.documents, history[5:], 3))
+    await producer.start(pipeline.feed(history[5:], 3))
     await asyncio.sleep(20)
     assert len(pipeline.records("verdicts")) == 5
     await drain.resume(pipeline.settings)

@@ -11,7 +11,6 @@ from support.kafka.feeding import Record
 from support.kafka.oracle import json_of
 from support.long_form import rotating
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -53,7 +52,7 @@ async def test_after_it_the_outputs_are_those_without_a_jump(
     async def judged(documents: list[dict[str, Any]]) -> None:
         stamp = int(1000 * time.time())  # Kafka deletes what is older than its retention
         records = [Record(0, None, json.dumps(value).encode(), (), stamp) for value in documents]
-        await feed(world, cluster, pipeline.topics.documents, records, 50)
+        await pipeline.feed(records, 50)
         await pipeline.finish([worker], 300)
 
     await pipeline.create_topics()

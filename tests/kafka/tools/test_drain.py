@@ -13,7 +13,6 @@ from support.kafka import plain
 from support.kafka.brokers import settings_for
 from support.kafka.stages import positions
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -81,7 +80,7 @@ def test_a_feed_is_stopped_and_goes_on(world: World, cluster: Cluster) -> None:
     asyncio.run(pipeline.create_topics())
     first, second = pipeline.start(), pipeline.start()
     history, producer = plain.history(200, 3, world.seed), world.process("producer")
-    feeding = producer.start(feed(world, cluster, topics.documents, history, 5))
+    feeding = producer.start(pipeline.feed(history, 5))
     asyncio.run(asyncio.sleep(10))
     drained, number = said("drain"), verdicts()
     assert 10 < number < len(history) and f"drained: {number:,} documents read" in drained

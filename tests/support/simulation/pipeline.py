@@ -9,9 +9,11 @@ import asyncio
 import pkgutil
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from aiokafka import AIOKafkaProducer
 
 from stream_lsh.index.store.errors import output_error, state_error
 from stream_lsh.index.store.rocksdb import Store
@@ -117,6 +119,17 @@ class Pipeline:
             shutil.copytree(folder, own)
         given = further if instance is None else {**further, "instance": instance}
         return Worker(self, f"worker-{self._started}", self._settings(own, **given), roles or self.settings.roles)
+
+    async def feed(self, documents: Iterable[Record], rate: float) -> None:
+        """Produce documents one by one, at random intervals, so many a second."""
+        options = {"bootstrap_servers": self.cluster.bootstrap, "enable_idempotence": True}
+        async with AIOKafkaProducer(**options) as producer:
+            for one in documents:
+                await producer.send(
+                    self.topics.documents, one.value, one.key, one.partition, timestamp_ms=one.timestamp,
+                    headers=list(one.headers),
+                )  # fmt: skip
+                await asyncio.sleep(self.world.chance.expovariate(rate))
 
     def records(self, name: str) -> list[Record]:
         """The committed records of a topic (an attribute of Topics), in order within a partition, deleted ones, too."""
