@@ -5,13 +5,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from support.listening import Quiet, listening
 
 from stream_lsh.cli import main
 from stream_lsh.cli.kafka.reindex import _options, reindex, switching
@@ -37,7 +37,7 @@ def run(*words: str, **variables: str) -> Any:
 def answering(status: int, report: object) -> Iterator[int]:
     """A process that says how it is; `report` may be a function of the port."""
 
-    class Answer(BaseHTTPRequestHandler):
+    class Answer(Quiet):
         def do_GET(self) -> None:
             found = report(self.server.server_port) if callable(report) else report  # type: ignore[attr-defined]
             body = json.dumps(found).encode()
@@ -46,18 +46,8 @@ def answering(status: int, report: object) -> Iterator[int]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(Answer) as url:
+        yield int(url.rpartition(":")[2])
 
 
 def health_report(live: bool = True, *ports: int, role: str = "match") -> dict[str, object]:

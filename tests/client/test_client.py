@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from inspect import isasyncgen
 from itertools import islice
 from pathlib import Path
@@ -15,6 +13,7 @@ from urllib.parse import unquote
 import httpx
 import pytest
 from pydantic import BaseModel
+from support.listening import Quiet, listening
 from support.raw_clients import serving
 from support.serving import JSON, Serving
 
@@ -143,7 +142,7 @@ def losing(url: str, lost: Callable[[], object]) -> Iterator[str]:
     """A proxy that loses the first answer to each path; lost: called then."""
     seen: set[str] = set()
 
-    class Proxy(BaseHTTPRequestHandler):
+    class Proxy(Quiet):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
@@ -162,13 +161,8 @@ def losing(url: str, lost: Callable[[], object]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(answer.content)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with listening(Proxy) as found:
+        yield found
 
 
 def test_lost_answer_counts_once(served: Serving, kind: Callable[[str], Any]) -> None:

@@ -3,13 +3,13 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import fsspec
 import pytest
 from support import commands, tables
+from support.listening import Quiet, listening
 from support.waiting import until
 
 from stream_lsh.documents.columns import Fields, Position
@@ -26,7 +26,7 @@ HOLDING = Event()
 HOLDING.set()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     """Parts of files, as object stores give them; after LEFT requests they end too early."""
 
     def do_HEAD(self) -> None:
@@ -65,17 +65,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with listening(Handler) as url:
+        yield url
     FILES.clear()
     PUTS.clear()
     HOLDING.set()

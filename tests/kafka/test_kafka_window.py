@@ -1,5 +1,6 @@
 """A window on Kafka: the changelog gets no longer than the live rows, and a standby from it has the same replies."""
 
+import asyncio
 import json
 import random
 import shutil
@@ -9,11 +10,15 @@ from typing import Any
 
 import pytest
 from support.kafka import plain
-from support.kafka.feeding import Record
+from support.kafka.feeding import Record, produce
 from support.kafka.harness import Pipeline, until
 from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
 from support.long_form import only_long, rotating
+from support.simulation import pipeline as simulation
+from support.simulation.cluster import Cluster
+from support.simulation.runner import simulated
+from support.simulation.world import World
 
 from stream_lsh.index.segments.segment import FOLDER
 from stream_lsh.wire.changes import Change
@@ -57,8 +62,7 @@ def test_the_changelog_is_as_long_as_the_live_rows(
 
         assert pipeline.produce(feed[:MORE]) == MORE
         pipeline.finish()
-        away.terminate()
-        assert away.wait() == 0, pipeline.report()
+        pipeline.stop(away)
         first = pipeline.worker(("match",), name="first")
         pipeline.produce(feed[MORE:FIRST])
         pipeline.finish()
@@ -77,8 +81,7 @@ def test_the_changelog_is_as_long_as_the_live_rows(
         first.start()
         pipeline.produce(feed[FIRST : FIRST + MORE])
         pipeline.finish()
-        first.terminate()
-        assert first.wait() == 0, pipeline.report()
+        pipeline.stop(first)
         assert "the shard lacks" not in first.said(10**7)
         away.start()
         pipeline.produce(feed[FIRST + MORE :])
@@ -105,7 +108,8 @@ def rows_left(pipeline: Pipeline) -> int:
 
 
 @only_long
-def test_a_backlog_is_read_by_time(broker: Any, prefix: str, tmp_path: Path) -> None:
+@simulated()
+async def test_a_backlog_is_read_by_time(world: World, cluster: Cluster) -> None:
     """Every fourth document is the copy of one within the window, in any of four partitions; all wait when a worker
     begins. Partitions that are read one far ahead of the other lose these pairs."""
     chance, feed, wanted = random.Random(5), list[Record](), 0
@@ -117,19 +121,14 @@ def test_a_backlog_is_read_by_time(broker: Any, prefix: str, tmp_path: Path) -> 
         value = json.dumps({"id": i, "text": text}).encode()
         feed.append(Record(chance.randrange(4), None, value, (), begin + step * i))
         wanted += copied
-    with Pipeline(
-        broker.bootstrap,
-        prefix,
-        tmp_path,
-        partitions=4,
-        window="10m",
-        text_field=("text",),
-        retention_hours=200_000,
-        compare_with="all",
-    ) as pipeline:
-        pipeline.produce(feed)
-        pipeline.worker()
-        pipeline.finish()
-        found = sum("duplicate" in json_of(record.value)["kind"] for record in pipeline.outputs().verdicts)
-        print(f"{found} of {wanted} pairs: {found / wanted:.3f}")
-        assert found > 0.99 * wanted
+    pipeline = simulation.Pipeline(
+        world, cluster, partitions=4, window="10m", text_field=("text",), retention_hours=200_000, compare_with="all"
+    )
+    await pipeline.create_topics()
+    await produce(cluster.bootstrap, pipeline.topics.documents, feed)
+    worker, logs = pipeline.start(), cluster.topics[pipeline.topics.verdicts].logs
+    while sum(log.end for log in logs) < BACKLOG and not worker.ended.done():
+        await asyncio.sleep(1)
+    await pipeline.finish([worker], 300)
+    found = sum("duplicate" in json_of(record.value or b"")["kind"] for record in pipeline.records("verdicts"))
+    assert found > 0.99 * wanted

@@ -1,18 +1,16 @@
 """What does not fit, what is not there, what is away: clear words, retries with limits, no lost document."""
 
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from support.kafka.chaos import documents
-from support.kafka.feeding import Record, records_of
-from support.kafka.harness import Pipeline
+from support.kafka.feeding import Record
 from support.kafka.header_play import Name, send
-from support.long_form import rotating
+from support.simulation.cluster import Cluster
+from support.simulation.pipeline import Pipeline
+from support.simulation.runner import simulated
+from support.simulation.world import World
 
-from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import client_options
 
 pytestmark = pytest.mark.long
@@ -30,12 +28,8 @@ def words(seed: int, size: int) -> str:
     return " ".join(f"{chance.randrange(16**7):x}" for _ in range(size // 8))
 
 
-async def send_with_strange_headers(pipeline: Pipeline, value: bytes) -> None:
-    async with AIOKafkaProducer(**client_options(pipeline.settings)) as producer:
-        await send(producer, pipeline.topics.documents, [value], [(Name(b"\xff\xfe"), b"1"), ("traceparent", b"2")])
-
-
-def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -> None:
+@simulated()
+async def test_a_large_document_and_poison(world: World, cluster: Cluster) -> None:
     """10 MB go through, twice; what is no document is a dead letter, with its bytes."""
     large = words(1, 10_000_000)
     poison = [
@@ -52,63 +46,40 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
         Record(0, b"first", post("first", large)), *poison, Record(0, b"second", post("second", large + " more")),
         Record(0, b"after", post("after", "the pipeline goes on after all that")),
     ]  # fmt: skip
-    with Pipeline(
-        broker.bootstrap, prefix, tmp_path, partitions=1, shards=2, session_timeout_ms=30_000,
-        transaction_timeout_ms=60_000, max_document_bytes=16 * 2**20,
-    ) as pipeline:  # fmt: skip
-        worker = pipeline.worker()
-        pipeline.produce(records)
-        pipeline.run(send_with_strange_headers(pipeline, post("strange", "its headers have names that are no text")))
-        pipeline.finish()
-        worker.terminate()
-        assert worker.wait() == 0, worker.said()
-        found = pipeline.check()
-    assert [record.key for record in found.pairs] == [b'["first","second"]']
-    assert len(found.dead_letters) >= 8
-    [strange] = [record for record in found.unique if (record.value or b"").startswith(b'{"id": "strange"')]
-    assert strange.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
-    assert b"Traceback" not in worker.log.read_bytes()
+    pipeline = Pipeline(
+        world, cluster, partitions=1, shards=2, compare_with="all", max_document_bytes=16 * 2**20,
+        text_field=("title", "text"),
+    )  # fmt: skip
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    strange = post("strange", "its headers have names that are no text")
+    async with AIOKafkaProducer(**client_options(pipeline.settings), max_request_size=2**25) as producer:
+        for each in records:
+            headers = list(each.headers)
+            await producer.send_and_wait(pipeline.topics.documents, each.value, each.key, 0, headers=headers)
+        await send(producer, pipeline.topics.documents, [strange], [(Name(b"\xff\xfe"), b"1"), ("traceparent", b"2")])
+    await pipeline.finish([worker], 300)
+    await pipeline.stop(worker)
+    pipeline.check()
+    assert [record.key for record in pipeline.records("pairs")] == [b'["first","second"]']
+    assert len(pipeline.records("dead_letters")) >= 8
+    [found] = [record for record in pipeline.records("unique") if record.value == strange]
+    assert found.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
 
 
-def test_topics_with_default_limits(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """Most records between the roles are in parts. Documents that a producer has compressed are dead letters."""
-    values = [post(f"d{i}", f"{words(i % 40, 400)} {i}") for i in range(400)]
+@simulated()
+async def test_a_document_that_its_outputs_cannot_take(world: World, cluster: Cluster) -> None:
+    """A producer has compressed it. The beginning is a dead letter."""
+    pipeline = Pipeline(world, cluster, partitions=1, text_field=("title", "text"), record_bytes=4000)
     large = post("large", "repeated words " * 200_000)
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, shards=2, record_bytes=4000) as pipeline:
-        worker = pipeline.worker()
-        pipeline.run(send_compressed(pipeline, large))
-        pipeline.produce([Record(0, None, value) for value in values])
-        pipeline.finish()
-        worker.terminate()
-        assert worker.wait() == 0, worker.said()
-        [letter] = pipeline.outputs().dead_letters
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    options = {**client_options(pipeline.settings), "compression_type": "gzip", "max_request_size": 2**23}
+    async with AIOKafkaProducer(**options) as producer:
+        await producer.send_and_wait(pipeline.topics.documents, large, partition=0)
+    await pipeline.finish([worker], 300)
+    [letter] = pipeline.records("dead_letters")
     headers = dict(letter.headers)
     assert letter.value is not None and large.startswith(letter.value) and len(letter.value) > 10**6
     assert (headers["reason"], int(headers["truncated"])) == (b"too_large", len(large))
-    assert f"raise max.message.bytes of {prefix}.unique".encode() in headers["detail"]
-
-
-async def send_compressed(pipeline: Pipeline, value: bytes) -> None:
-    options = {"compression_type": "gzip", "max_request_size": 2**23}
-    async with AIOKafkaProducer(**client_options(pipeline.settings), **options) as producer:
-        await producer.send_and_wait(pipeline.topics.documents, value, partition=0)
-
-
-@pytest.mark.parametrize(("role", "largest"), rotating([("match", 400_000), ("group", 40_000)], 1))
-def test_a_full_disk(
-    broker: Any, prefix: str, shared_data: Path, tmp_path: Path, role: str, largest: int
-) -> None:  # fmt: skip
-    """The limit on file sizes stands for the full disk: the worker ends with a message, and loses nothing."""
-    values = list(documents(shared_data, 3000, 3))
-    given = {"partitions": 2, "shards": 2, "memtable_documents": 256, "groups": True, "compare_with": "kept"}
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
-        pipeline.worker([other for other in pipeline.settings.roles if other != role])
-        worker = pipeline.worker((role,), start=False)
-        warm_up(pipeline.settings)  # what is compiled could not be written, either
-        worker.start(largest_file=largest)
-        pipeline.produce(records_of(values, 2, 3))
-        assert worker.wait() in (3, 5), worker.said()
-        assert "Traceback" not in worker.said() and "stream-lsh:" in worker.said()
-        worker.start()
-        pipeline.finish()
-        pipeline.check()
+    assert b"raise max.message.bytes of sim.unique" in headers["detail"]

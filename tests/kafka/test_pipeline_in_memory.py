@@ -1,5 +1,6 @@
-"""`stream_lsh.testing` publishes what workers on a real broker publish."""
+"""`stream_lsh.testing` publishes what the workers of a pipeline publish."""
 
+import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable
@@ -10,8 +11,13 @@ import pytest
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.kafka.group_play import RULES
-from support.kafka.harness import OUTPUTS, Pipeline
+from support.kafka.harness import OUTPUTS
+from support.kafka.oracle import order
 from support.long_form import rotating
+from support.simulation.cluster import Cluster
+from support.simulation.pipeline import Pipeline
+from support.simulation.runner import simulated
+from support.simulation.world import World
 
 from stream_lsh import testing
 
@@ -21,7 +27,7 @@ CREATED = ("unique", "dead_letters")
 UPDATES: dict[str, Any] = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
 
 
-def feed() -> list[Record]:
+def history() -> list[Record]:
     """Without times in the future: there the exact time of arrival counts."""
     records = plain.history(NUMBER, PARTITIONS, 7)
     return [r for r in records if (plain_time(r) or 0) <= (r.timestamp or 0)]
@@ -43,35 +49,39 @@ def published(records: Iterable[Any], *, timed: bool) -> dict[int, list[tuple[ob
     return found
 
 
+@simulated()
 @pytest.mark.parametrize(
     "given",
     rotating(
         [
-            pytest.param({"window": "8m", "shards": 1}, id="a window"),
-            pytest.param(
-                {"compare_with": "kept", "shards": 2, "decision_lag": 60, "cloudevents_source": "/tests"},
-                id="two shards",
-            ),
+            {"window": "8m", "shards": 1},
+            {"compare_with": "kept", "shards": 2, "decision_lag": 60, "cloudevents_source": "/tests"},
         ],
         1,
     ),
+    ids=str,
 )
-def test_records_are_those_of_workers(broker: Any, prefix: str, tmp_path: Path, given: dict[str, Any]) -> None:
+async def test_records_are_those_of_workers(
+    world: World, cluster: Cluster, tmp_path: Path, given: dict[str, Any]
+) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
-    settings = {
-        **plain.SURE, **UPDATES, "partitions": PARTITIONS, "time_field": "ts", "groups": True, "source_field": "outlet",
-        "alerts": rules, "frame_documents": 1, "linger_ms": 0, **given,
-    }  # fmt: skip
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **settings) as pipeline:
-        pipeline.worker()
-        pipeline.wait_for(1, "signatures")  # the signer has committed where the partitions begin
-        pipeline.produce(feed())
-        pipeline.finish()
-        found, frames = pipeline.outputs(), pipeline.recorded()
-    assert [sequenced.offset for sequenced, _ in frames] == [*range(1, len(frames) + 1)]
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, **UPDATES, partitions=PARTITIONS, time_field="ts", groups=True,
+        source_field="outlet", alerts=rules, frame_documents=1, linger_ms=0, **given,
+    )  # fmt: skip
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    while not pipeline.records("signatures"):  # the signer has committed where the partitions begin
+        await asyncio.sleep(1)
+    await pipeline.feed(history(), 20)
+    await pipeline.finish([worker], 300)
+    await pipeline.drain()
+    found = {name: pipeline.records(name) for name in ("documents", *OUTPUTS, "groups", "alerts")}
+    copies = [record for record in pipeline.records("frames") if record.partition == 0]
+    frames = [each for each in order(pipeline.settings, copies) if len(each[1].source)]
 
-    documents, signed_at = {record.source: record for record in found.documents}, 0
+    documents, signed_at = {record.source: record for record in found["documents"]}, 0
     with testing.Pipeline(pipeline.settings, clock=lambda: signed_at) as memory:
         for _, frame in frames:
             source = frame.source
@@ -82,7 +92,7 @@ def test_records_are_those_of_workers(broker: Any, prefix: str, tmp_path: Path, 
             )  # fmt: skip
     counts = {}
     for name in (*OUTPUTS, "groups", "alerts"):
-        ours, theirs = (published(getattr(outputs, name), timed=name in CREATED) for outputs in (memory, found))
+        ours, theirs = (published(records, timed=name in CREATED) for records in (getattr(memory, name), found[name]))
         assert ours == theirs, name
         counts[name] = sum(map(len, theirs.values()))
     assert min(counts.values()) > 3, counts

@@ -67,9 +67,7 @@ def test_a_lost_quorum(brokers: list[KafkaBroker], prefix: str, shared_data: Pat
         workers.append(pipeline.worker(name=impatient.name))  # what it does first may take long
         feed.stop()
         pipeline.finish()
-        for worker in workers:
-            worker.terminate()
-        assert [worker.wait() for worker in workers] == [0, 0, 0], pipeline.report()
+        pipeline.stop(*workers)
         for said in (worker.said(1_000_000) for worker in workers[:2]):
             assert "Traceback" not in said, said
         pipeline.check()

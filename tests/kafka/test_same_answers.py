@@ -4,7 +4,6 @@ STREAM_LSH_LONG=1 takes the first 40,000 posts and all of terms-3k instead of th
 """
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -67,9 +66,7 @@ def flow(
         records = changing(records, changes) if changes else records
         assert pipeline.produce(records) == len(records)
         pipeline.finish()
-        for worker in workers:
-            worker.terminate()
-        assert [worker.wait() for worker in workers] == [0] * len(workers), pipeline.report()
+        pipeline.stop(*workers)
         # Their sessions would last longer: they have left.
         until(lambda: {role: pipeline.members(role) for role in ROLES} == dict.fromkeys(ROLES, 0), 20)
         found = pipeline.check()
@@ -158,27 +155,3 @@ def test_one_source_partition_is_as_embedded(
         [json.dumps(json_of(line)).encode() for line in pairs],
         "pairs",
     )
-
-
-@pytest.mark.parametrize(
-    "given", rotating([pytest.param({**KEPT, **SOON, "shards": 3}, id="several"), {}, {**ANY, "shards": 3}], 1)
-)
-def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
-    broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]], given: dict[str, Any]
-) -> None:
-    """Of one id in several partitions, too, where nothing but the log says what came first."""
-    found = flow(
-        broker, prefix, tmp_path, feeds["posts"][:2000], [(ROLES, "one"), (("sign", "match"), "one")], changes=3,
-        partitions=3, key_is_id="string", text_field=POSTS[1], **UPDATES, **CUT, **given,
-    )  # fmt: skip
-    verdicts = [json_of(record.value) for record in found.verdicts]
-    kinds = Counter(verdict["kind"] for verdict in verdicts)
-    assert min(kinds[kind] for kind in ("unique", "near_duplicate", "exact_duplicate", "deleted")) > 10, kinds
-    assert kinds["outdated"] == 0  # without a time_field
-    later = sum(len(verdict.get("new_representatives", ())) for verdict in verdicts)
-    assert (sum("new_representative" in verdict for verdict in verdicts) > 3) == (
-        not given
-    )  # under `all` there are none
-    assert (later > 3) == ("decision_lag" in given)
-    tombstones = [record for record in found.unique if record.value is None]
-    assert len(tombstones) == sum("tombstone" in verdict for verdict in verdicts) + later > 20

@@ -14,12 +14,8 @@ import pytest
 from support.commands import run
 from support.kafka.harness import Pipeline
 from support.kafka.proxy import Proxied
-from support.long_form import rotating
-from support.missing import missing
 from support.serving import JSON, NDJSON, Serving, entry, events, write
 from support.waiting import PATIENCE, until
-
-from bench.browser import browser, installed, value
 
 GIVEN = {
     "compare_with": "kept", "shards": 1, "groups": True, "source_field": "outlet", "text_field": ("text",),
@@ -108,29 +104,6 @@ def bare(line: dict[str, Any], numbers: dict[int, int]) -> dict[str, Any]:
             found[name] = numbers[found[name]]
     found["matches"] = [{**match, "seq": numbers[match["seq"]]} for match in found["matches"]]
     return found
-
-
-@pytest.mark.parametrize("measure", rotating(["containment", "tf-idf"], 1))
-def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, measure: str) -> None:
-    given = {"measure": measure, "text_field": ("text",), "match_within": ("lang",)}
-    first = "Wladimir Klitschko stopped Hasim Rahman in the seventh round of their fight in Mannheim on Saturday night"
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, **given) as pipeline:
-        pipeline.worker()
-        with serving(pipeline) as service:
-            for id, lang, kind in (("a", "en", "unique"), ("b", "de", "unique"), ("c", "de", "near_duplicate")):
-                text = f"They say: {first}" if id == "c" else first
-                said = service.add({"id": id, "text": text, "lang": lang})
-                assert (said["kind"], said["duplicate_of"]) == (kind, None if kind == "unique" else "b")
-            (match,) = said["matches"]
-            answer = service.client.get("/v1/compare", params={"a": "b", "b": "c"})
-            if measure == "tf-idf":
-                assert {"klitschko", "rahman", "mannheim"} <= set(match["terms"])
-                assert (answer.status_code, answer.json()["field"]) == (409, "measure")
-                return
-            (passage,) = match["passages"]
-            assert passage == {"words": 17, "newer": [10, 10 + len(first)], "older": [0, len(first)]}
-            assert answer.json()["passages"] == [{"words": 17, "a": passage["older"], "b": passage["newer"]}]
-            assert answer.json()["match"] and answer.json()["same_group"]
 
 
 def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -320,25 +293,6 @@ def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_pat
             assert seqs == sorted(set(seqs)) and {line["seq"] for line in before + after} < set(seqs)
             code, reported = service.stop()
             assert code == 0 and "Traceback" not in reported, reported
-
-
-def test_the_page_of_a_pipeline(pipeline: Pipeline) -> None:
-    if not installed():
-        missing("there is no chromium with chromedriver (CONTRIBUTING.md)")
-    with serving(pipeline) as service, browser() as driver:
-        driver.get(service.url)
-        value(driver, "document.getElementById('state').dataset.state === 'live'")
-        lines = service.add_all(stories(40))
-        value(driver, "document.querySelectorAll('#pairs li').length > 0")
-        value(driver, "document.querySelector('#pairs .meta b')")  # headline and source are there
-        value(driver, "!document.getElementById('no-check').hidden")
-        driver.execute_script("location.hash = '#/groups'")
-        value(driver, "document.querySelectorAll('#groups li').length > 0")
-        driver.execute_script("document.querySelector('#pairs li a').click()")
-        value(driver, "document.querySelector('#compare-body .sides')")
-        text = str(value(driver, "document.getElementById('view-compare').textContent"))
-        assert "A match" in text and any(str(line["id"]) in text for line in lines)
-        assert not [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
 
 
 def test_sigterm_finishes_what_was_taken(patient: Pipeline) -> None:

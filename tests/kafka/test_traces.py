@@ -61,8 +61,7 @@ def test_traces_of_a_pipeline(broker: Any, prefix: str, tmp_path: Path) -> None:
             assert service.client.post("/v1/documents", headers=headers, content=document).status_code == 200
         verdict = pipeline.read("verdicts")["verdicts"][-1]
         assert ("traceparent", parent(NUMBER + 1)) in verdict.headers
-        worker.terminate()
-        assert worker.wait() == 0, pipeline.report()
+        pipeline.stop(worker)
 
     counts: Counter[str] = Counter()
     for span in collector.spans:

@@ -1,14 +1,14 @@
 """A collector of OpenTelemetry: takes spans over OTLP/HTTP, and keeps them."""
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from support.listening import Quiet, listening
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _spans(body: bytes) -> Iterator[Span]:
 def collecting() -> Iterator[Collector]:
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
@@ -62,16 +62,6 @@ def collecting() -> Iterator[Collector]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    collector.environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with listening(Handler) as url:
+        collector.environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+
+from support.listening import Quiet, listening
 
 Does = Callable[[BaseHTTPRequestHandler], None]
 
@@ -41,7 +42,7 @@ def send(handler: BaseHTTPRequestHandler, status: int, data: bytes, headers: Map
 def serving_feeds() -> Iterator[FeedServer]:
     server, lock = FeedServer(), threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             with lock:
                 server.got.append((self.path, self.headers))
@@ -55,19 +56,11 @@ def serving_feeds() -> Iterator[FeedServer]:
                 with lock:
                     server.now -= 1
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listening.daemon_threads = True
-    server.url = f"http://127.0.0.1:{listening.server_address[1]}"
-    threading.Thread(target=listening.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.ended.set()
-        listening.shutdown()
-        listening.server_close()
+    with listening(Handler) as server.url:
+        try:
+            yield server
+        finally:
+            server.ended.set()
 
 
 def rss(*items: str, head: str = "") -> bytes:

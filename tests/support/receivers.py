@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import Any
+
+from support.listening import Quiet, listening
 
 
 @dataclass
@@ -29,7 +29,7 @@ def receiving(
 ) -> Iterator[Receiver]:
     receiver = Receiver(answer)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.got.append((dict(self.headers), body))
@@ -52,23 +52,14 @@ def receiving(
                     self.send_header(name, value)
                 self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
         def handle_one_request(self) -> None:
             try:
                 super().handle_one_request()
             except (BrokenPipeError, ConnectionResetError):  # a sender that had enough
                 self.close_connection = True
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        receiver.ended.set()
-        server.shutdown()
-        server.server_close()
+    with listening(Handler) as receiver.url:
+        try:
+            yield receiver
+        finally:
+            receiver.ended.set()

@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from support.listening import Quiet
 
 CRIME: dict[str, Any] = {
     "redirect": (302, b""), "failure": (500, b"{}"), "page": (200, b"<html>"), "list": (200, b"[]"),
@@ -20,8 +22,6 @@ CRIME: dict[str, Any] = {
 class Server(ThreadingHTTPServer):
     """schemas: answers by id; subjects: by subject and version; crime: how it misbehaves, "" = not at all; got: paths
     and headers of requests."""
-
-    daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -35,7 +35,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     server: Server
 
     def do_GET(self) -> None:
@@ -71,9 +71,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", "/schemas/ids/1")
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @contextmanager

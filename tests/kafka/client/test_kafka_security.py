@@ -183,19 +183,17 @@ async def test_all_clients_get_in(
         ("LOGIN", {"sasl_password": "wrong"}, ["refuses the login of user 'alice'", "sasl_username and sasl_password"]),
         ("SCRAM", {"sasl_mechanism": "PLAIN"}, ["sasl_mechanism = PLAIN"]),
         ("TLS", {"ssl_cafile": None}, ["not trusted", "ssl_cafile"]),
+        ("TOKEN", {}, ["OAUTHBEARER", "sasl_oauth_token_file"]),
     ],
 )
 async def test_a_refusal_names_the_settings(
-    secure: Any, certificates: Path, listener: str, wrong: dict[str, Any], named: list[str]
+    secure: Any, certificates: Path, tmp_path: Path, listener: str, wrong: dict[str, Any], named: list[str]
 ) -> None:
+    if listener == "TOKEN":
+        wrong = {"sasl_oauth_token_file": tmp_path / "token"}
+        wrong["sasl_oauth_token_file"].write_text(token(-10))
     message = await refusal(given(secure, certificates, listener, **wrong))
     assert all(words in message for words in named) and "wrong" not in message, message
-
-
-async def test_an_expired_token_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(token(-10))
-    message = await refusal(given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
-    assert "OAUTHBEARER" in message and "sasl_oauth_token_file" in message
 
 
 async def test_a_certificate_for_another_name_is_named_and_may_be_allowed(secure: Any, certificates: Path) -> None:
@@ -222,13 +220,9 @@ def test_files_that_cannot_be_used_are_named(certificates: Path, tmp_path: Path)
     assert "ssl_keyfile" in message(ssl_certfile=pair["ssl_certfile"], ssl_keyfile=certificates / "ca.key")
     options = client_options(KafkaSettings(security_protocol="SSL", **pair, ssl_password=KEY_PASSWORD))
     assert options["ssl_context"].check_hostname
-
-
-async def test_a_token_file_that_is_missing_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
-    settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "none"))
+    login = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_file": tmp_path / "none"}
     with pytest.raises(UsageError, match="sasl_oauth_token_file"):
-        async with admin(settings):
-            pass
+        client_options(KafkaSettings(security_protocol="SASL_PLAINTEXT", **login))
 
 
 async def test_a_token_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_restart_moves_nothing(broker: Any, prefix: str, tmp_path: Path, share
         pipeline.finish()
         settled(pipeline, 2)
         known = moves(there)
-        for number, stop in enumerate((Worker.kill, _stop)):
+        for number, stop in enumerate((Worker.kill, pipeline.stop)):
             stop(here)
             pipeline.produce(records_of(values[third + number * 100 : third + (number + 1) * 100], 4, 2 + number))
             here.start()
@@ -53,7 +53,7 @@ def test_a_restart_moves_nothing(broker: Any, prefix: str, tmp_path: Path, share
             assert moves(there) == known, pipeline.report("something has moved")
             assert all(pipeline.members(role) == 2 for role in ROLES)
         # Who does not come back is missed in the end: after a session, of which each member says how long it is.
-        _stop(here)
+        pipeline.stop(here)
         pipeline.workers.remove(here)
         here = pipeline.worker(name=here.name, instance="pod-0", session_timeout_ms=6000)
         pipeline.produce(records_of(values[third + 200 : third + 300], 4, 4))
@@ -63,14 +63,8 @@ def test_a_restart_moves_nothing(broker: Any, prefix: str, tmp_path: Path, share
         pipeline.finish()
         settled(pipeline, 1)
         assert len(moves(there)) > len(known)
-        there.terminate()
-        assert there.wait() == 0, pipeline.report()
+        pipeline.stop(there)
         pipeline.check()
-
-
-def _stop(worker: Worker) -> None:
-    worker.terminate()
-    assert worker.wait() == 0, worker.said()
 
 
 class Group:

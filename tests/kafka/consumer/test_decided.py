@@ -1,13 +1,10 @@
 """The log of decisions: read from its first record on, shortened, and never guessed."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import Make
 from support.simulation.runner import simulated
 
 from stream_lsh.errors import StoreError
@@ -17,7 +14,6 @@ from stream_lsh.kafka.consumer.decided import BEHIND, Decided, DecisionLog
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.decisions import Decisions
 
 SIZE = 50
@@ -43,20 +39,10 @@ async def begins(settings: KafkaSettings, log: DecisionLog) -> int:
 
 
 @simulated()
-async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(
-        broker,
-        prefix,
-        tmp_path,
-        shards=2,
-        compare_with="kept",
-        decision_lag=100,
-        frame_documents=50,
-        replication_factor=1,
-    )
+async def test_it_is_read_and_shortened(make: Make) -> None:
+    settings = await make(shards=2, compare_with="kept", decision_lag=100, frame_documents=50, replication_factor=1)
     data = [decisions(frame).encode(settings) for frame in range(40)]
     repeats = [data[i] for i in range(30) for _ in range(1 + (i % 7 == 3))]  # some were written again
-    await create(settings)
     probe = Probe("sequence")
     await write(settings, [*repeats, b"foreign", *data[28:]])
     async with DecisionLog.open(settings, probe) as log, admin(settings) as client:

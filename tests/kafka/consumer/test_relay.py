@@ -2,19 +2,23 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.sender import Sender
-from support.kafka.brokers import Make, local_broker, settings_for
+from support.kafka.brokers import Make
 from support.kafka.parts import whole
 from support.kafka.stages import PATIENCE, begun, line, records, running, send, until, until_sequenced, until_signed
+from support.simulation import wire
+from support.simulation.api import per_topic
+from support.simulation.cluster import Cluster
+from support.simulation.network import GOOD, Outcome
 from support.simulation.runner import simulated
+from support.simulation.world import Process
 
 from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.consumer import group_member
@@ -25,7 +29,6 @@ from stream_lsh.kafka.run.restarts import Failed, Stage, Unanswered
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.tools.topics import create
 
 REQUEST_BYTES = MOST_BYTES + 2**22
 
@@ -71,25 +74,25 @@ async def ends_unanswered(stage: Stage, words: str) -> None:
             await ended(task)
 
 
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A broker that takes no requests much larger than what may be under way."""
-    properties = {"socket.request.max.bytes": str(REQUEST_BYTES)}
-    with local_broker(tmp_path_factory.mktemp("narrow"), properties=properties) as broker:
-        yield broker
-
-
+@simulated()
 async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_large(
-    narrow: Any, prefix: str, tmp_path: Path
+    cluster: Cluster, make: Make
 ) -> None:
-    settings = settings_for(narrow, prefix, tmp_path, partitions=1, shards=8, max_document_bytes=16 << 20)
-    topics = Topics.of(settings)
+    settings = await make(partitions=1, shards=8, max_document_bytes=16 << 20)
+    topics, largest = Topics.of(settings), 0
+
+    def look(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
+        nonlocal largest
+        if head.name == "Produce":
+            largest = max(largest, sum(len(one["messages"]) for _, one in per_topic(ask["topics"])))
+        return GOOD
+
     chance = random.Random(1)
     text = " ".join(f"{chance.getrandbits(60):x}" for _ in range(900_000))
     large = b'{"id":"large","text":"%s"}' % text.encode()
-    await create(settings)
     await begun(settings)
     await send(settings, topics.documents, (line(0), large, line(1)))
+    cluster.network.fault = look
     async with running(SignStage, settings):
         await until_signed(settings, 3)
     frames = await records(settings, topics.signatures)
@@ -99,7 +102,7 @@ async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_lar
         list(whole((record.value for record in await records(settings, topics.frames, shard)), settings))
         for shard in range(8)
     ]
-    assert max(map(len, copies[0])) * 8 > REQUEST_BYTES
+    assert max(map(len, copies[0])) * 8 > REQUEST_BYTES > largest > 7_000_000
     assert all(found == copies[0] for found in copies)
 
 

@@ -1,20 +1,17 @@
 """Memory of a match worker whose changelog has records of 16 MB: through recovery, and as a standby."""
 
-import asyncio
 import base64
 import random
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kafka.brokers import settings_for
-from support.kafka.match_play import LIMIT, Replies, Worker, frames, produce, workers
+from support.kafka.harness import Pipeline, Worker, until
+from support.kafka.match_play import Replies, frames, produce
 
 from stream_lsh.documents.document import Document
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.topics import create
 
 pytestmark = [
     pytest.mark.long,
@@ -40,39 +37,33 @@ def large_frames(settings: KafkaSettings) -> list[bytes]:
 
 def most_resident(worker: Worker) -> int:
     """Bytes of memory that it has had at most."""
-    status = Path(f"/proc/{worker.process.pid}/status").read_text()
+    status = Path(f"/proc/{worker.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 @pytest.mark.first
-async def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path: Path) -> None:
-    large = {"frame_bytes": 32 << 20, "record_bytes": 32 << 20}
-    settings = settings_for(broker, prefix, tmp_path, **large, session_timeout_ms=60_000)
-    recovered = settings.model_copy(update={"data_folder": tmp_path / "recovered"})
-    log = large_frames(settings)
-    assert min(map(len, log)) > RECORD_BYTES
-    replies = Replies(settings)
+def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path: Path) -> None:
+    large = {"frame_bytes": 32 << 20, "record_bytes": 32 << 20, "session_timeout_ms": 60_000}
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **large) as pipeline:
+        log, replies = large_frames(pipeline.settings), Replies(pipeline.settings)
+        assert min(map(len, log)) > RECORD_BYTES
 
-    async def followed(worker: Worker, folder: Path) -> None:
-        end = time.monotonic() + LIMIT
-        while disk_bytes(folder) < RECORDS * RECORD_BYTES:
-            assert worker.process.poll() is None and time.monotonic() < end, worker.log.read_text()
-            await asyncio.sleep(0.2)
+        def start(name: str, **given: Any) -> Worker:
+            worker = pipeline.worker(("match",), name=name, **given)
+            if name != "standby":
+                until(lambda: "answering for the shards 0" in worker.said(10**7), why=pipeline.report())
+            return worker
 
-    await create(settings)
-    with workers(tmp_path) as start:
-        worker = start(settings)
-        await produce(settings, log[:-1])
-        await replies.read(RECORDS - 1)
-        assert worker.stop() == 0
-        worker = start(recovered)
-        worker.wait_for("answering for the shards 0")
+        first = start("first")
+        pipeline.run(produce(pipeline.settings, log[:-1]))
+        pipeline.run(replies.read(RECORDS - 1))
+        pipeline.stop(first)
+        worker = start("recovered")
         recovery = most_resident(worker)
-        await produce(settings, log[-1:])
-        await replies.read(RECORDS)
-        assert worker.stop() == 0
-        start(recovered.model_copy(update={"standbys": 1})).wait_for("answering for the shards 0")
-        folder = tmp_path / "standby"
-        standby = start(settings.model_copy(update={"data_folder": folder, "standbys": 1}))
-        await followed(standby, folder)
+        pipeline.run(produce(pipeline.settings, log[-1:]))
+        pipeline.run(replies.read(RECORDS))
+        pipeline.stop(worker)
+        start("owner", standbys=1, data_folder=pipeline.data(worker))
+        standby = start("standby", standbys=1)
+        until(lambda: disk_bytes(pipeline.data(standby)) >= RECORDS * RECORD_BYTES, why=pipeline.report())
         assert max(recovery, most_resident(standby)) < MOST_BYTES

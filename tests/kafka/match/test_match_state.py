@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import Make
 from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
 from support.kafka.replica_play import stream
 from support.kafka.stages import commit, until, warm
@@ -30,7 +30,6 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import keep_running
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
 
@@ -72,10 +71,10 @@ async def feed(settings: KafkaSettings, log: list[bytes], replies: Replies) -> N
 
 @simulated()
 async def test_changelog_records_that_faust_loses_are_read_again(
-    broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
+    make: Make, tmp_path: Path, monkeypatch: Any
 ) -> None:  # fmt: skip
     """Faust clears the changelog's queue whenever it resumes flow; here records of a recovery vanish, the last too."""
-    settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
+    settings = await make(shards=2, **PATIENT)
     log = frames(settings, stream(1, 1600), SIZE)
     replies = Replies(settings)
     real = Consumer.getmany
@@ -91,7 +90,6 @@ async def test_changelog_records_that_faust_loses_are_read_again(
             else:
                 yield tp, message
 
-    await create(settings)
     await with_match(settings, lambda: feed(settings, log[:80], replies))
     shutil.rmtree(settings.data_folder)
     monkeypatch.setattr(Consumer, "getmany", getmany)
@@ -102,9 +100,9 @@ async def test_changelog_records_that_faust_loses_are_read_again(
 
 @simulated()
 async def test_recovered_shard_answers_while_another_reads(
-    broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
+    make: Make, tmp_path: Path, monkeypatch: Any
 ) -> None:  # fmt: skip
-    settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
+    settings = await make(shards=2, **PATIENT)
     log = frames(settings, stream(1, 800), SIZE)
     replies, real, held_back = Replies(settings), Consumer.getmany, {("shards-changelog", 1)}
 
@@ -121,7 +119,6 @@ async def test_recovered_shard_answers_while_another_reads(
         await produce(settings, log[40:])
         await replies.read(len(log), look)
 
-    await create(settings)
     await with_match(settings, lambda: feed(settings, log[:40], replies))
     shutil.rmtree(settings.data_folder / "shard-1")
     monkeypatch.setattr(Consumer, "getmany", getmany)
@@ -142,9 +139,9 @@ def counted(probe: Probe, reason: str) -> float:
 
 
 @simulated()
-async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(make: Make, tmp_path: Path) -> None:
     """With a disk and without; everything else is answered as if it had never been."""
-    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
+    settings = await make(**PATIENT)
     log = frames(settings, stream(1, 900), SIZE)
     topics, replies = Topics.of(settings), Replies(settings)
 
@@ -153,7 +150,6 @@ async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any
         await replies.read(len(replies.found[0]) + len(part))
         await all_committed(settings, len(replies.found[0]) + foreign)
 
-    await create(settings)
     await write(settings, topics.frames, b"hello", log[0][:4] + b"F" + log[0][5:])
     probe = await with_match(settings, lambda: more(log[:20], 2))
     assert counted(probe, "foreign") == 2
@@ -178,9 +174,9 @@ async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any
 
 @simulated()
 async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
-    broker: Any, prefix: str, tmp_path: Path
+    make: Make, tmp_path: Path
 ) -> None:  # fmt: skip
-    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
+    settings = await make(**PATIENT)
     log, others = frames(settings, stream(1, 320), SIZE), frames(KafkaSettings(threshold=0.7), stream(1, 16), SIZE)
     topics, replies = Topics.of(settings), Replies(settings)
 
@@ -188,7 +184,6 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
         await replies.read(len(replies.found[0]) + len(part))
         await all_committed(settings, len(log) + 1)
 
-    await create(settings)
     await produce(settings, [*log[:10], *others, *log[10:]])
     where = rf"{topics.frames}, partition 0, offset 10: "
     with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh kafka skip frames 0 10"):
@@ -201,11 +196,11 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
 
 @simulated()
 async def test_lost_replies_come_again_after_a_restart(
-    cluster: Cluster, broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
+    cluster: Cluster, make: Make, tmp_path: Path, monkeypatch: Any
 ) -> None:  # fmt: skip
     """What the judge has not completed, whatever was committed; in the stored answers, as the changes are there. One
     consumer looks where that begins, for all shards."""
-    settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
+    settings = await make(shards=2, **PATIENT)
     topics, log = Topics.of(settings), frames(settings, stream(1, 400), SIZE)
     before, replies = Replies(settings), Replies(settings)
 
@@ -213,7 +208,6 @@ async def test_lost_replies_come_again_after_a_restart(
         await feed(settings, log[:5], before)
         await feed(settings, log[5:], before)
 
-    await create(settings)
     await with_match(settings, all_of_them)
     await commit(settings, "judge", topics.matches, 10, Judged(4, topics.documents, 5 * SIZE).metadata())
     cluster.lose_tail((topics.matches, 0), 40)
@@ -224,9 +218,9 @@ async def test_lost_replies_come_again_after_a_restart(
     assert replies.found == expected(settings, log, tmp_path)
 
 
-async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_under_fausts_own_worker(make: Make, prefix: str, tmp_path: Path) -> None:
     """`faust -A stream_lsh.kafka.match.app worker` works, and ends with an error when the role cannot go on."""
-    settings = settings_for(broker, prefix, tmp_path)
+    settings = await make()
     log = frames(settings, stream(1, 640), SIZE)
     replies = Replies(settings)
     config = tmp_path / "stream-lsh.toml"
@@ -234,7 +228,6 @@ async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path)
         f'bootstrap_servers = "{settings.bootstrap_servers}"\ntopic_prefix = "{prefix}"\n'
         f'data_folder = "{settings.data_folder}"\n'
     )
-    await create(settings)
     command = [sys.executable, "-m", "faust", "-A", "stream_lsh.kafka.match.app", "worker", "-l", "info"]
     caches = {name: os.environ[name] for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR") if name in os.environ}
     environment = {"STREAM_LSH_CONFIG": str(config), "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **caches}

@@ -42,21 +42,15 @@ async def test_signers_of_one_topic_keep_to_their_shares(world: World, cluster: 
     """Three signers, at each of which a document arrives every 25 ms. Each document would be a frame."""
     pacing.MOST_FRAMES = 20  # this seed has a process of its own
     pipeline = Pipeline(world, cluster, partitions=3)
-    try:
-        await pipeline.create_topics()
-        workers = [pipeline.start("sequence"), *(pipeline.start("sign") for _ in range(3))]
-        counts = list[int]()
-        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
-            for number in range(1600):
-                if number >= 800 and number % 400 == 0:
-                    counts.append(len(pipeline.records("signatures")))
-                value = b'{"id":%d,"text":"a text"}' % number
-                await producer.send(pipeline.topics.documents, value, partition=number % 3)
-                await asyncio.sleep(0.025 / 3)
-        assert counts[1] - counts[0] <= 1.3 * 20 * 400 * 0.025 / 3
-        for worker in workers:
-            worker.stop()
-        for worker in workers:
-            await worker.ended
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    workers = [pipeline.start("sequence"), *(pipeline.start("sign") for _ in range(3))]
+    counts = list[int]()
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
+        for number in range(1600):
+            if number >= 800 and number % 400 == 0:
+                counts.append(len(pipeline.records("signatures")))
+            value = b'{"id":%d,"text":"a text"}' % number
+            await producer.send(pipeline.topics.documents, value, partition=number % 3)
+            await asyncio.sleep(0.025 / 3)
+    assert counts[1] - counts[0] <= 1.3 * 20 * 400 * 0.025 / 3
+    await pipeline.stop(*workers)

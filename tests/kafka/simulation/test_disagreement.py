@@ -10,7 +10,6 @@ import pytest
 from support.kafka import plain
 from support.poison import POISON, poison_matching
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -42,34 +41,28 @@ async def test_verdicts_are_those_of_the_changelog(world: World, cluster: Cluste
     poison_matching(pytest.MonkeyPatch(), where=fails)  # each seed has a process of its own
     world.mean_latency = 0.1  # so that a fault often strikes between matching and the changelog
     pipeline = Pipeline(world, cluster, **plain.SURE, partitions=PARTITIONS, frame_documents=4, decision_lag=1000)
-    try:
-        await pipeline.create_topics()
-        others = pipeline.start("sign", "sequence", "judge", "forward")
-        workers = [pipeline.start("match"), pipeline.start("match")]
-        history = plain.history(N, PARTITIONS, world.seed)
-        for i in range(0, N, 3):
-            history[i] = replace(history[i], value=orjson.dumps({"id": f"poison {i}", "text": POISON}))
-        feeding = world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history, 2))
-        for _ in range(FAULTS):
-            await asyncio.sleep(chance.uniform(0.5, 5))
-            place = chance.randrange(2)
-            if chance.random() < 0.5:
-                workers[place].process.freeze()
-                await asyncio.sleep(chance.choice((3, 12)))
-                workers[place].process.thaw()
-            else:
-                workers[place].process.kill()
-                await asyncio.sleep(chance.choice((0, 12)))  # until the other worker has its shard
-                workers[place] = pipeline.start("match", folder=workers[place].folder)
-        await feeding
-        await pipeline.finish([others, *workers], 300)
-        for worker in [others, *workers]:
-            worker.stop()
-        for worker in [others, *workers]:
-            await worker.ended
-        assert _rejected(pipeline) == _left_out(pipeline)
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    others = pipeline.start("sign", "sequence", "judge", "forward")
+    workers = [pipeline.start("match"), pipeline.start("match")]
+    history = plain.history(N, PARTITIONS, world.seed)
+    for i in range(0, N, 3):
+        history[i] = replace(history[i], value=orjson.dumps({"id": f"poison {i}", "text": POISON}))
+    feeding = world.process("producer").start(pipeline.feed(history, 2))
+    for _ in range(FAULTS):
+        await asyncio.sleep(chance.uniform(0.5, 5))
+        place = chance.randrange(2)
+        if chance.random() < 0.5:
+            workers[place].process.freeze()
+            await asyncio.sleep(chance.choice((3, 12)))
+            workers[place].process.thaw()
+        else:
+            workers[place].process.kill()
+            await asyncio.sleep(chance.choice((0, 12)))  # until the other worker has its shard
+            workers[place] = pipeline.start("match", folder=workers[place].folder)
+    await feeding
+    await pipeline.finish([others, *workers], 300)
+    await pipeline.stop(others, *workers)
+    assert _rejected(pipeline) == _left_out(pipeline)
 
 
 def _rejected(pipeline: Pipeline) -> set[tuple[int, int]]:

@@ -10,7 +10,6 @@ from support.simulation import wire
 from support.simulation.cluster import Cluster
 from support.simulation.coverage import Triple
 from support.simulation.faults import Faults, aims
-from support.simulation.feeding import feed
 from support.simulation.network import GOOD, Fault, Outcome
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
@@ -42,33 +41,28 @@ async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: Worl
         on_conflict="update", deleted_field="deleted", key_is_id="string",
         shards=chance.choice([1, 2]), partitions=PARTITIONS, frame_documents=8, decision_lag=16,
     )  # fmt: skip
-    try:
-        await pipeline.create_topics()
-        apart = chance.random() < 0.7
-        workers = (
-            [pipeline.start(), *(pipeline.start(role) for role in ROLES)]
-            if apart
-            else [pipeline.start(), pipeline.start()]
-        )
-        aimed = enumerate(aims(chance, world.seed, AIMS, N / RATE))
-        faults = Faults(pipeline, workers, [aim for place, aim in aimed if place not in world.schedule.left_out])
-        history = plain.history(N, PARTITIONS, world.seed)[: world.schedule.documents]
-        await world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history, RATE))
-        await asyncio.sleep(5)
-        faults.end()
-        while not faults.over:
-            await asyncio.sleep(0.5)
-        await pipeline.finish(workers, PATIENCE)
-        for worker in workers:
-            worker.stop()
-        for ended in [*faults.drained, *(worker.ended for worker in workers)]:
-            await ended
-        for error in (ended.exception() for ended in faults.filled):
-            assert error is None or (isinstance(error, StreamLshError) and "make room on the disk" in str(error))
-        pipeline.check()
-        return faults.met
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    apart = chance.random() < 0.7
+    workers = (
+        [pipeline.start(), *(pipeline.start(role) for role in ROLES)] if apart else [pipeline.start(), pipeline.start()]
+    )
+    aimed = enumerate(aims(chance, world.seed, AIMS, N / RATE))
+    faults = Faults(pipeline, workers, [aim for place, aim in aimed if place not in world.schedule.left_out])
+    history = plain.history(N, PARTITIONS, world.seed)[: world.schedule.documents]
+    await world.process("producer").start(pipeline.feed(history, RATE))
+    await asyncio.sleep(5)
+    faults.end()
+    while not faults.over:
+        await asyncio.sleep(0.5)
+    await pipeline.finish(workers, PATIENCE)
+    for worker in workers:
+        worker.stop()
+    for ended in [*faults.drained, *(worker.ended for worker in workers)]:
+        await ended
+    for error in (ended.exception() for ended in faults.filled):
+        assert error is None or (isinstance(error, StreamLshError) and "make room on the disk" in str(error))
+    pipeline.check()
+    return faults.met
 
 
 @pytest.mark.long
@@ -83,14 +77,11 @@ async def test_no_role_waits_when_its_first_metadata_are_lost(world: World, clus
         lost.add(head.client)
         return Outcome(Fault.LOST)
 
-    try:
-        await pipeline.create_topics()
-        worker = pipeline.start()
-        cluster.network.fault = lose
-        await feed(world, cluster, pipeline.topics.documents, plain.history(8, PARTITIONS, world.seed), 20)
-        await pipeline.finish([worker], 60)
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    cluster.network.fault = lose
+    await pipeline.feed(plain.history(8, PARTITIONS, world.seed), 20)
+    await pipeline.finish([worker], 60)
 
 
 @simulated()
@@ -100,11 +91,8 @@ async def test_an_offset_that_another_member_has_committed_meanwhile_is_not_lost
     """Found in forward and in judge: a member that was slow had lost its partition to one that began."""
     pipeline = Pipeline(world, cluster)
     settings, group, place = pipeline.settings, pipeline.topics.group("judge"), TopicPartition("sim.matches", 0)
-    try:
-        await pipeline.create_topics()
-        assert isinstance(await offset_lost(settings, group, place, "", ""), StoreError)
-        async with admin(settings) as client:
-            await commit_alone(client, group, {place: (0, "")})
-        assert isinstance(await offset_lost(settings, group, place, "", ""), Failed)
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    assert isinstance(await offset_lost(settings, group, place, "", ""), StoreError)
+    async with admin(settings) as client:
+        await commit_alone(client, group, {place: (0, "")})
+    assert isinstance(await offset_lost(settings, group, place, "", ""), Failed)

@@ -59,33 +59,30 @@ async def test_no_shard_stalls_when_workers_come_and_go(world: World, cluster: C
         committed = cluster.offsets(group).committed
         return min(committed[frames, shard].offset if (frames, shard) in committed else 0 for shard in range(SHARDS))
 
-    try:
-        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
-            for number in range(FRAMES):
-                for shard in range(SHARDS):
-                    await producer.send_and_wait(frames, b"foreign %d" % number, partition=shard)
-                began = world.seconds
-                while slowest() <= number:
-                    assert world.seconds < began + PATIENCE, f"a shard does not take frame {number}"
-                    assert not found, f"the watchdog has to mend a stall at frame {number}: {found}"
-                    await asyncio.sleep(0.05)
-                await asyncio.sleep(chance.expovariate(1 / pause))
-                if number not in joins:
-                    continue
-                if second is None:
-                    second = pipeline.start("match")
-                elif chance.random() < 0.5:
-                    second.process.kill()
-                    second = None
-                else:
-                    second.stop()
-                    second = None
-                await asyncio.sleep(chance.uniform(0, 3))
-        assert not first.ended.done()
-        crashes = [line for line in world.warnings if "stream_lsh.kafka.match.app:" in line]  # mode's, of the app
-        assert not crashes, crashes
-    finally:
-        pipeline.clear()
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
+        for number in range(FRAMES):
+            for shard in range(SHARDS):
+                await producer.send_and_wait(frames, b"foreign %d" % number, partition=shard)
+            began = world.seconds
+            while slowest() <= number:
+                assert world.seconds < began + PATIENCE, f"a shard does not take frame {number}"
+                assert not found, f"the watchdog has to mend a stall at frame {number}: {found}"
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(chance.expovariate(1 / pause))
+            if number not in joins:
+                continue
+            if second is None:
+                second = pipeline.start("match")
+            elif chance.random() < 0.5:
+                second.process.kill()
+                second = None
+            else:
+                second.stop()
+                second = None
+            await asyncio.sleep(chance.uniform(0, 3))
+    assert not first.ended.done()
+    crashes = [line for line in world.warnings if "stream_lsh.kafka.match.app:" in line]  # mode's, of the app
+    assert not crashes, crashes
 
 
 MOVES = "killed", "disk_lost", "disk_older", *2 * ("drained", "joined", "session_ended")
@@ -142,35 +139,32 @@ async def test_each_frame_is_answered_once_and_as_by_an_undisturbed_shard(
     world.mean_latency = chance.choice([0.0005, 0.002, 0.006])
     parts = {"record_bytes": 300} if world.seed % 2 else {}
     pipeline = Pipeline(world, cluster, **CHANGING, **parts, allow_weak_topics=["min.insync.replicas"])
-    try:
-        await pipeline.create_topics()
-        log = frames(pipeline.settings, changing(400), 4)
-        wanted = expected(pipeline.settings, log, tmp_path)
-        found, answered = watched(), Answered(pipeline)
-        rate = chance.choice([4.0, 16.0])
-        workers = [pipeline.start("match"), pipeline.start("match")]
-        aims = [
-            Aim(chance.choice(MOVES), "match", chance.choice(STATES), 3 + chance.uniform(0, len(log) / rate + 5))
-            for _ in range(MOST)
-        ]
-        faults = Faults(pipeline, workers, aims)
-        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
-            for data in log:
-                for shard in range(pipeline.settings.shards):
-                    await producer.send(pipeline.topics.frames, data, partition=shard)
-                await asyncio.sleep(chance.expovariate(rate))
-        began = world.seconds
-        while min(map(len, answered.found.values())) < len(log) or not faults.over:
-            assert world.seconds < began + 10 * PATIENCE, [len(replies) for replies in answered.found.values()]
-            assert not [worker for worker in workers if worker.ended.done()]
-            if world.seconds > began + PATIENCE:
-                faults.end()
-            await asyncio.sleep(0.1)
-            answered.look()
-        assert not found, f"the watchdog has to mend a stall: {found}"
-        assert not answered.wrong, answered.wrong
-        crashes = [line for line in world.warnings if "Crashed reason" in line]
-        assert not crashes, crashes
-        assert answered.found == wanted
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    log = frames(pipeline.settings, changing(400), 4)
+    wanted = expected(pipeline.settings, log, tmp_path)
+    found, answered = watched(), Answered(pipeline)
+    rate = chance.choice([4.0, 16.0])
+    workers = [pipeline.start("match"), pipeline.start("match")]
+    aims = [
+        Aim(chance.choice(MOVES), "match", chance.choice(STATES), 3 + chance.uniform(0, len(log) / rate + 5))
+        for _ in range(MOST)
+    ]
+    faults = Faults(pipeline, workers, aims)
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
+        for data in log:
+            for shard in range(pipeline.settings.shards):
+                await producer.send(pipeline.topics.frames, data, partition=shard)
+            await asyncio.sleep(chance.expovariate(rate))
+    began = world.seconds
+    while min(map(len, answered.found.values())) < len(log) or not faults.over:
+        assert world.seconds < began + 10 * PATIENCE, [len(replies) for replies in answered.found.values()]
+        assert not [worker for worker in workers if worker.ended.done()]
+        if world.seconds > began + PATIENCE:
+            faults.end()
+        await asyncio.sleep(0.1)
+        answered.look()
+    assert not found, f"the watchdog has to mend a stall: {found}"
+    assert not answered.wrong, answered.wrong
+    crashes = [line for line in world.warnings if "Crashed reason" in line]
+    assert not crashes, crashes
+    assert answered.found == wanted

@@ -12,14 +12,12 @@ from support.kafka.feeding import Record
 from support.long_form import only_long
 from support.poison import POISON, WORDS, CrashError, poison_matching
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
 from stream_lsh.documents import lines
 from stream_lsh.documents.refused import Refused
-from stream_lsh.kafka.tools import drain
 
 PARTITIONS = 2
 UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
@@ -29,13 +27,10 @@ N = 60
 @simulated()
 async def test_a_worker_that_has_not_begun_is_stopped(world: World, cluster: Cluster) -> None:
     pipeline = Pipeline(world, cluster)
-    try:
-        await pipeline.create_topics()
-        worker = pipeline.start("forward")
-        worker.stop()
-        await asyncio.wait_for(worker.ended, 60)
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    worker = pipeline.start("forward")
+    worker.stop()
+    await asyncio.wait_for(worker.ended, 60)
 
 
 @pytest.mark.long
@@ -43,20 +38,17 @@ async def test_a_worker_that_has_not_begun_is_stopped(world: World, cluster: Clu
 async def test_partitions_that_are_added_wait_for_the_outputs(world: World, cluster: Cluster) -> None:
     """Documents are in them before the workers know them, and before the outputs have as many."""
     pipeline = Pipeline(world, cluster, **plain.SURE, **UPDATES, partitions=PARTITIONS, frame_documents=8)
-    try:
-        await pipeline.create_topics()
-        workers, documents = [pipeline.start(), pipeline.start()], pipeline.topics.documents
-        await feed(world, cluster, documents, plain.history(N // 2, PARTITIONS, world.seed), 20)
-        cluster.grow(documents, 2 * PARTITIONS)
-        await feed(world, cluster, documents, plain.history(N, 2 * PARTITIONS, world.seed + 1), 20)
-        await asyncio.sleep(20)  # longer than any stage would bear it
-        assert any("which the outputs do not have" in line for line in world.warnings)
-        await pipeline.create_topics()
-        await pipeline.finish(workers, 300)
-        assert {record.partition for record in pipeline.records("verdicts")} == set(range(2 * PARTITIONS))
-        pipeline.check()
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    workers, documents = [pipeline.start(), pipeline.start()], pipeline.topics.documents
+    await pipeline.feed(plain.history(N // 2, PARTITIONS, world.seed), 20)
+    cluster.grow(documents, 2 * PARTITIONS)
+    await pipeline.feed(plain.history(N, 2 * PARTITIONS, world.seed + 1), 20)
+    await asyncio.sleep(20)  # longer than any stage would bear it
+    assert any("which the outputs do not have" in line for line in world.warnings)
+    await pipeline.create_topics()
+    await pipeline.finish(workers, 300)
+    assert {record.partition for record in pipeline.records("verdicts")} == set(range(2 * PARTITIONS))
+    pipeline.check()
 
 
 @only_long  # a seed takes up to two minutes among other tests
@@ -100,27 +92,24 @@ async def test_a_document_at_which_signers_are_killed_costs_itself(world: World,
     for i in range(5, N, 20):
         history[i] = replace(history[i], value=orjson.dumps({"id": f"bad {i}", "text": WORDS}))
     pipeline = Pipeline(world, cluster, **plain.SURE, partitions=PARTITIONS, frame_documents=8, decision_lag=1000)
-    try:
-        await pipeline.create_topics()
-        others = pipeline.start("sequence", "match", "judge", "forward")
-        signers = [pipeline.start("sign"), pipeline.start("sign")]
+    await pipeline.create_topics()
+    others = pipeline.start("sequence", "match", "judge", "forward")
+    signers = [pipeline.start("sign"), pipeline.start("sign")]
 
-        async def restart() -> None:
-            while True:
-                await asyncio.sleep(world.chance.choice((1, 12)))
-                for i, signer in enumerate(signers):
-                    if signer.process.killed:
-                        signers[i] = pipeline.start("sign", folder=signer.folder)
+    async def restart() -> None:
+        while True:
+            await asyncio.sleep(world.chance.choice((1, 12)))
+            for i, signer in enumerate(signers):
+                if signer.process.killed:
+                    signers[i] = pipeline.start("sign", folder=signer.folder)
 
-        restarting = asyncio.ensure_future(restart())
-        await feed(world, cluster, pipeline.topics.documents, history, 20)
-        await pipeline.finish([others], 900)
-        restarting.cancel()
-        pipeline.check()
-        failed = sum(b"the worker has ended" in record.value for record in pipeline.records("verdicts"))
-        assert failed == len(range(5, N, 20)) and kills <= 2 * 3 * failed  # each signer counts for itself
-    finally:
-        pipeline.clear()
+    restarting = asyncio.ensure_future(restart())
+    await pipeline.feed(history, 20)
+    await pipeline.finish([others], 900)
+    restarting.cancel()
+    pipeline.check()
+    failed = sum(b"the worker has ended" in record.value for record in pipeline.records("verdicts"))
+    assert failed == len(range(5, N, 20)) and kills <= 2 * 3 * failed  # each signer counts for itself
 
 
 KEEP = ({"keep": "longest"}, {"keep": "newest"}, {"keep": "best", "rank_field": "ts"})
@@ -151,26 +140,20 @@ async def killed_and_started_again(
     pipeline = Pipeline(
         world, cluster, **{**plain.SURE, **UPDATES, "partitions": PARTITIONS, "frame_documents": 8, **given}
     )
-    try:
-        await pipeline.create_topics()
-        workers: list[Worker] = [pipeline.start(), pipeline.start()]
-        producer = world.process("producer")
-        feeding = producer.start(feed(world, cluster, pipeline.topics.documents, history, 3))
-        for _ in range(2):
-            await asyncio.sleep(chance.uniform(3, 12))
-            place = chance.randrange(2)
-            workers[place].process.kill()
-            folder = workers[place].folder if chance.random() < 0.7 else None
-            workers[place] = pipeline.start(folder=folder)
-        await feeding
-        await pipeline.finish(workers, 300)
-        if pipeline.settings.groups:  # all of them are folded
-            await drain.follow(pipeline.settings, await drain.begin(pipeline.settings), 100, lambda left: None)
-        for worker in workers:
-            worker.stop()
-        for worker in workers:
-            await worker.ended
-        pipeline.check()
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    workers: list[Worker] = [pipeline.start(), pipeline.start()]
+    producer = world.process("producer")
+    feeding = producer.start(pipeline.feed(history, 3))
+    for _ in range(2):
+        await asyncio.sleep(chance.uniform(3, 12))
+        place = chance.randrange(2)
+        workers[place].process.kill()
+        folder = workers[place].folder if chance.random() < 0.7 else None
+        workers[place] = pipeline.start(folder=folder)
+    await feeding
+    await pipeline.finish(workers, 300)
+    if pipeline.settings.groups:  # all of them are folded
+        await pipeline.drain()
+    await pipeline.stop(*workers)
+    pipeline.check()
     return pipeline

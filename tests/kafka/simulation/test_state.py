@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from support.kafka import plain
 from support.simulation.cluster import Cluster
-from support.simulation.feeding import feed
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -32,33 +31,28 @@ async def test_pipeline_continues_without_its_groups(world: World, cluster: Clus
     )  # fmt: skip
     roles, producer = (*ROLES, "group"), world.process("producer")
     history = plain.history(2 * N, PARTITIONS, world.seed)
-    try:
-        await pipeline.create_topics()
-        first = pipeline.start(*roles)
-        await producer.start(feed(world, cluster, pipeline.topics.documents, history[:N], 3))
-        if form == 3:
-            first.process.kill()
-        else:
-            await _drain(pipeline)
-            first.stop()
-            await first.ended
-        if form == 1:
-            for group in cluster.groups:
-                cluster.expire_offsets(group)
-        else:
-            cluster.groups.clear()
-        if form == 2:
-            await pipeline.delete_records(*READ)
-        second = pipeline.start(*roles, folder=first.folder)
-        await producer.start(feed(world, cluster, pipeline.topics.documents, history[N:], 3))
-        await drain.resume(pipeline.settings)
-        await pipeline.finish([second], 300)
-        await _drain(pipeline)
-        second.stop()
-        await second.ended
-        pipeline.check()
-    finally:
-        pipeline.clear()
+    await pipeline.create_topics()
+    first = pipeline.start(*roles)
+    await producer.start(pipeline.feed(history[:N], 3))
+    if form == 3:
+        first.process.kill()
+    else:
+        await pipeline.drain()
+        await pipeline.stop(first)
+    if form == 1:
+        for group in cluster.groups:
+            cluster.expire_offsets(group)
+    else:
+        cluster.groups.clear()
+    if form == 2:
+        await pipeline.delete_records(*READ)
+    second = pipeline.start(*roles, folder=first.folder)
+    await producer.start(pipeline.feed(history[N:], 3))
+    await drain.resume(pipeline.settings)
+    await pipeline.finish([second], 300)
+    await pipeline.drain()
+    await pipeline.stop(second)
+    pipeline.check()
 
 
 @simulated()
@@ -66,21 +60,14 @@ async def test_pause_outlives_its_mark(world: World, cluster: Cluster) -> None:
     """Brokers forget the mark after a week, while the workers run."""
     pipeline = Pipeline(world, cluster, **plain.SURE, partitions=1, frame_documents=8)
     history, producer = plain.history(10, 1, world.seed), world.process("producer")
-    try:
-        await pipeline.create_topics()
-        worker = pipeline.start()
-        await producer.start(feed(world, cluster, pipeline.topics.documents, history[:5], 3))
-        await pipeline.finish([worker], 300)
-        await _drain(pipeline)
-        cluster.expire_offsets(pipeline.topics.group("pause"))
-        await producer.start(feed(world, cluster, pipeline.topics.documents, history[5:], 3))
-        await asyncio.sleep(20)
-        assert len(pipeline.records("verdicts")) == 5
-        await drain.resume(pipeline.settings)
-        await pipeline.finish([worker], 300)
-    finally:
-        pipeline.clear()
-
-
-async def _drain(pipeline: Pipeline) -> None:
-    await drain.follow(pipeline.settings, await drain.begin(pipeline.settings), 100, lambda left: None)
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    await producer.start(pipeline.feed(history[:5], 3))
+    await pipeline.finish([worker], 300)
+    await pipeline.drain()
+    cluster.expire_offsets(pipeline.topics.group("pause"))
+    await producer.start(pipeline.feed(history[5:], 3))
+    await asyncio.sleep(20)
+    assert len(pipeline.records("verdicts")) == 5
+    await drain.resume(pipeline.settings)
+    await pipeline.finish([worker], 300)

@@ -1,23 +1,23 @@
 """`stream-lsh kafka drain`: nothing new is read, everything that was is finished, and who still has what is said."""
 
 import asyncio
-import time
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
-from aiokafka.protocol.admin import DeleteGroupsRequest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from support import commands
+from support.kafka import plain
 from support.kafka.brokers import settings_for
-from support.kafka.feeding import Feed, feed_of, lines, records_of
-from support.kafka.harness import Pipeline, until
 from support.kafka.stages import positions
+from support.simulation.cluster import Cluster
+from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
+from support.simulation.world import World
 
 from stream_lsh.cli import main
-from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.state import encode_settings, with_recorded
 from stream_lsh.kafka.names import Topics
@@ -65,102 +65,49 @@ def test_a_pause_beside_a_position() -> None:
     assert not Pause() and Pause("somebody", 5)
 
 
-def run(pipeline: Pipeline, *words: str) -> Result:
-    config = str(pipeline.workers[0].config)
-    return CliRunner().invoke(main, ["kafka", "drain", "--config", config, *words])
+@simulated()
+def test_a_feed_is_stopped_and_goes_on(world: World, cluster: Cluster) -> None:
+    pipeline = Pipeline(world, cluster, **plain.SURE, partitions=3, shards=2, decision_lag=32, frame_documents=8)
+    settings, topics = pipeline.settings, pipeline.topics
+
+    def said(*words: str) -> str:
+        of = ["--bootstrap-servers", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix]
+        return commands.run("kafka", *words, *of).output
+
+    def verdicts() -> int:
+        return len(pipeline.records("verdicts"))
+
+    asyncio.run(pipeline.create_topics())
+    first, second = pipeline.start(), pipeline.start()
+    history, producer = plain.history(200, 3, world.seed), world.process("producer")
+    feeding = producer.start(pipeline.feed(history, 5))
+    asyncio.run(asyncio.sleep(10))
+    drained, number = said("drain"), verdicts()
+    assert 10 < number < len(history) and f"drained: {number:,} documents read" in drained
+    signed = asyncio.run(positions(settings, "sign", topics.documents))
+    assert asyncio.run(positions(settings, "forward", topics.documents)) == signed
+    connection = {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix}
+    recorded = asyncio.run(with_recorded(KafkaSettings(**connection)))
+    assert (recorded.shards, recorded.fingerprint) == (2, settings.fingerprint)
+    # Neither time nor another worker changes that; what the command says does not either.
+    first.stop()
+    asyncio.run(done(first.ended))
+    first = pipeline.start(folder=first.folder)
+    asyncio.run(asyncio.sleep(80))
+    assert verdicts() == number and asyncio.run(positions(settings, "sign", topics.documents)) == signed
+    shown = said("status", "--json")
+    assert "has not been read for" in shown and "drain --resume" in shown
+    assert f"{number:,} documents read" in said("drain", "--quiet")
+    assert said("drain", "--resume") == "the signers read again\n"
+    assert "nothing to resume" in said("drain", "--resume")
+    asyncio.run(done(feeding))
+    asyncio.run(pipeline.finish([first, second], 300))
+    pipeline.check()
+    assert any("reading nothing more of" in line and "drain --resume" in line for line in world.warnings)
 
 
-def verdicts(pipeline: Pipeline) -> int:
-    return len(pipeline.outputs().verdicts)
-
-
-def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path, shared_data: Path) -> None:
-    values = feed_of(lines(shared_data, "posts-120k.jsonl.xz", 3000), 5)
-    given: dict[str, Any] = {"partitions": 3, "session_timeout_ms": 30_000}
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
-        first, second = pipeline.worker(), pipeline.worker()
-        pipeline.produce(records_of(values[:500], 3, 1))
-        pipeline.wait_for(500)
-        feed = Feed(broker.bootstrap, pipeline.topics.documents, records_of(values[500:], 3, 2), 150)
-        feed.start()
-        drained = run(pipeline)
-        assert drained.exit_code == 0, drained.output + pipeline.report()
-        number = verdicts(pipeline)
-        assert 500 <= number < len(values) and f"drained: {number:,} documents read" in drained.output
-        settings, topics = pipeline.settings, pipeline.topics
-        signed = pipeline.run(positions(settings, "sign", topics.documents))
-        assert pipeline.run(positions(settings, "forward", topics.documents)) == signed
-        found = pipeline.outputs()
-        kinds = [
-            b'"kind":"%b"' % kind in (record.value or b"")
-            for kind in (b"unique", b"rejected")
-            for record in found.verdicts
-        ]
-        assert sum(kinds) == len(found.unique) + len(found.dead_letters)
-
-        shown = CliRunner().invoke(main, ["kafka", "status", "--json", "--config", str(pipeline.workers[0].config)])
-        assert "has not been read for" in shown.output and "drain --resume" in shown.output
-
-        # Neither time nor another worker changes that; what the command says does not either.
-        first.terminate()
-        assert first.wait() == 0
-        first.start()
-        until(lambda: first.started)
-        time.sleep(4)
-        assert verdicts(pipeline) == number and pipeline.run(positions(settings, "sign", topics.documents)) == signed
-        again = run(pipeline, "--quiet")
-        assert again.exit_code == 0 and f"{number:,} documents read" in again.output
-
-        resumed = run(pipeline, "--resume")
-        assert resumed.exit_code == 0 and resumed.output == "the signers read again\n"
-        assert "nothing to resume" in run(pipeline, "--resume").output
-        feed.end()
-        pipeline.finish()
-        for worker in (first, second):
-            worker.terminate()
-            assert worker.wait() == 0, pipeline.report()
-        pipeline.check()
-        assert "reading nothing more of" in second.said(1 << 20) and "stream-lsh kafka drain --resume" in second.said(
-            1 << 20
-        )
-
-
-def test_drained_pipeline_continues_without_its_groups(
-    broker: Any, prefix: str, tmp_path: Path, shared_data: Path
-) -> None:
-    """Commands read its settings from the topic `state`."""
-    values = feed_of(lines(shared_data, "posts-120k.jsonl.xz", 600), 5)
-    given: dict[str, Any] = {"partitions": 2, "shards": 2, "groups": True, "compare_with": "kept"}
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
-        worker, settings = pipeline.worker(), pipeline.settings
-        pipeline.produce(records_of(values[:300], 2, 1))
-        pipeline.wait_for(300)
-        connection = {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": prefix}
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in connection.items()]
-        commands.run("kafka", "drain", *options)
-        recorded = pipeline.run(with_recorded(KafkaSettings(**connection)))
-        assert (recorded.shards, recorded.groups, recorded.fingerprint) == (2, True, settings.fingerprint)
-        worker.terminate()
-        assert worker.wait() == 0
-        pipeline.run(delete_groups(settings))
-        worker.start()
-        assert commands.run("kafka", "drain", *options, "--resume").output == "the signers read again\n"
-        pipeline.produce(records_of(values[300:], 2, 2))
-        pipeline.finish()
-        worker.terminate()
-        assert worker.wait() == 0, pipeline.report()
-        pipeline.check()
-
-
-async def delete_groups(settings: KafkaSettings) -> None:
-    """Delete all consumer groups of a pipeline, once they have no members."""
-    async with admin(settings) as client:
-        found = [name for name, _ in await client.list_consumer_groups() if name.startswith(settings.topic_prefix)]
-        assert len(found) > 6
-        for name in found:
-            node = await client.find_coordinator(name)
-            response = await private.ask(client, DeleteGroupsRequest([name]), node)
-            assert [code for _, code in response.results] == [0]
+async def done(work: Awaitable[None]) -> None:
+    await work
 
 
 @simulated()

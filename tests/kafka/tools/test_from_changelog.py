@@ -98,8 +98,7 @@ def test_another_number_of_shards_without_the_documents(
         worker = old.worker()
         old.produce(records_of(first, 3, 1))
         old.finish()
-        worker.terminate()
-        assert worker.wait() == 0, old.report()
+        old.stop(worker)
         documents = old.read("documents")["documents"]
         assert len(documents) == len(first)
         old.run(empty(old))
@@ -132,8 +131,7 @@ def test_another_number_of_shards_without_the_documents(
             new.produce(records_of(more, 3, 2))
             new.wait_for(len(feed))
             new.run(_forwarded(new))
-            begun.terminate()
-            assert begun.wait() == 0, new.report()
+            new.stop(begun)
             found = new.outputs()
             found.documents[:0] = documents
             check(found, new, {record.source for record in documents})

@@ -1,30 +1,30 @@
-"""`stream-lsh kafka status` against a real broker: with nobody, with a worker at work, with a killed one."""
+"""`stream-lsh kafka status` of a pipeline: with nobody, with workers at work, with killed ones."""
 
+import asyncio
 import json
-import threading
+from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
-from support.kafka.harness import Pipeline, until
 from support.kafka.stages import line, produce
+from support.listening import Quiet, listening
+from support.simulation.cluster import Cluster
+from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
+from support.simulation.world import World
 
-from stream_lsh import __version__
 from stream_lsh.cli import main
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools import status
-from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.observer import LOOKED_AT
 from stream_lsh.kafka.tools.workers import ask
 
 DAY = 86_400.0
-GIVEN = {"shards": 2, "partitions": 2}
 
 
 def run(settings: KafkaSettings, *more: str) -> Result:
@@ -59,69 +59,70 @@ def documents(numbers: range) -> list[bytes]:
     return [line(number).replace(b'"text"', b'"title":"","text"') for number in numbers]
 
 
+@simulated()
 def test_a_pipeline_from_before_its_start_to_after_its_end(
-    broker: Any, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    port = free_port()
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
-        settings = pipeline.settings
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline(world, cluster, shards=2, compare_with="all", partitions=2, text_field=("title", "text"))
+    settings = pipeline.settings
 
-        # Nobody has been here, but documents have come.
-        pipeline.run(produce(settings, documents(range(31)), 2))
-        found = report(settings)
-        assert alerts(found) == ["StreamLshNoWorker"] * len(ROLES)
-        assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
-        assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
-        assert [shard["owner"] for shard in found["shards"]] == [None, None]
+    def reached(what: Callable[[], object]) -> None:
+        end = world.seconds + 200
+        while not what():
+            assert world.seconds < end
+            asyncio.run(asyncio.sleep(1))
 
-        # Signed and sequenced, not matched.
-        first = pipeline.worker(("sign", "sequence"))
-        until(lambda: role(report(settings), "match")["waiting"] == 31)
-        found = report(settings)
-        assert role(found, "sign")["working"] == ["127.0.0.1"]
-        assert role(found, "match") == {
-            "name": "match", "working": [], "standing_by": [], "waiting": 31, "unit": "document",
-            "seconds": role(found, "match")["seconds"], "left": role(found, "match")["left"],
-        }  # fmt: skip
-        assert 6.9 * DAY < role(found, "match")["left"][0] < 7 * DAY
-        assert [role(found, name)["waiting"] for name in ("sign", "sequence", "judge", "forward")] == [0, 0, 0, 0]
-        assert (found["provisional"], found["under_way"]) == (31, 31)
-        with monkeypatch.context() as patched:
-            patched.setattr(status, "WAITED", 0.0)
-            waits = report(settings)["waits"]
-            assert waits["shards"] == [0, 1]
-            assert f"; waiting for shards 0, 1: frame {waits['frame']}\n" in run(settings).stdout
+    # Nobody has been here, but documents have come.
+    asyncio.run(pipeline.create_topics())
+    asyncio.run(produce(settings, documents(range(31)), 2))
+    found = report(settings)
+    assert alerts(found) == ["StreamLshNoWorker"] * len(ROLES)
+    assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
+    assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
+    assert [shard["owner"] for shard in found["shards"]] == [None, None]
 
-        # With other settings than the workers': what can be told is.
-        other = report(settings.model_copy(update={"text_field": ("text",)}))
-        assert role(other, "match")["unit"] == "frame" and "with other settings" in other["unread"]
+    # Signed and sequenced, not matched.
+    first = pipeline.start("sign", "sequence")
+    reached(lambda: role(report(settings), "match")["waiting"] == 31)
+    found = report(settings)
+    assert len(role(found, "sign")["working"]) == 1
+    assert role(found, "match") == {
+        "name": "match", "working": [], "standing_by": [], "waiting": 31, "unit": "document",
+        "seconds": role(found, "match")["seconds"], "left": role(found, "match")["left"],
+    }  # fmt: skip
+    assert 6.9 * DAY < role(found, "match")["left"][0] < 7 * DAY
+    assert [role(found, name)["waiting"] for name in ("sign", "sequence", "judge", "forward")] == [0, 0, 0, 0]
+    assert (found["provisional"], found["under_way"]) == (31, 31)
+    with monkeypatch.context() as patched:
+        patched.setattr(status, "WAITED", 0.0)
+        waits = report(settings)["waits"]
+        assert waits["shards"] == [0, 1]
+        assert f"; waiting for shards 0, 1: frame {waits['frame']}\n" in run(settings).stdout
 
-        # All of it done.
-        second = pipeline.worker(("match", "judge", "forward"), http_port=port)
-        pipeline.finish()
-        until(lambda: not alerts(report(settings, "--http-port", str(port))))
-        until(lambda: sum(s["documents"] or 0 for s in report(settings, "--http-port", str(port))["shards"]) == 31)
-        found = report(settings, "--http-port", str(port))
-        assert (found["provisional"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
-        assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
-        (worker,) = found["workers"]
-        assert worker["version"] == __version__ and set(worker["roles"]) == {"match", "judge", "forward"}
-        assert [(shard["owner"], shard["recovering"]) for shard in found["shards"]] == [("127.0.0.1", 0)] * 2
-        text = run(settings, "--http-port", str(port)).stdout
-        assert "\nNothing is wrong.\n" in text and "with a verdict     31" in text
+    # With other settings than the workers': what can be told is.
+    other = report(settings.model_copy(update={"text_field": ("text",)}))
+    assert role(other, "match")["unit"] == "frame" and "with other settings" in other["unread"]
 
-        # Killed.
-        first.kill()
-        second.kill()
-        pipeline.run(produce(settings, documents(range(40, 71)), 2))
-        workers = ("--workers", f"127.0.0.1:{port}")
-        until(lambda: alerts(report(settings)).count("StreamLshNoWorker") == len(ROLES))
-        found = report(settings, *workers)
-        assert found["provisional"] == 31 and role(found, "sign")["waiting"] == 31
-        assert "StreamLshDown" in alerts(found)
-        said = run(settings, *workers).stdout
-        assert f"no answer from http://127.0.0.1:{port} (Connection refused)" in said
-        assert said.index("CRITICAL") < said.index("warning") < said.index("without a verdict")
+    # All of it done.
+    second = pipeline.start("match", "judge", "forward")
+    asyncio.run(pipeline.finish([first, second], 300))
+    reached(lambda: not alerts(report(settings)))
+    found = report(settings)
+    assert (found["provisional"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
+    assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
+    assert all(shard["owner"] for shard in found["shards"])
+    text = run(settings).stdout
+    assert "\nNothing is wrong.\n" in text and "with a verdict     31" in text
+
+    # Killed.
+    first.process.kill()
+    second.process.kill()
+    asyncio.run(produce(settings, documents(range(40, 71)), 2))
+    reached(lambda: alerts(report(settings)).count("StreamLshNoWorker") == len(ROLES))
+    found = report(settings)
+    assert found["provisional"] == 31 and role(found, "sign")["waiting"] == 31
+    said = run(settings).stdout
+    assert said.index("CRITICAL") < said.index("without a verdict")
 
 
 @simulated()
@@ -138,22 +139,14 @@ def test_processes_behind_one_that_is_silent() -> None:
     metrics = ('stream_lsh_build_info{version="9.9"} 1', 'stream_lsh_index_bytes{role="match",shard="3"} 7', "")
     body = {"/health": b'{"live": true, "roles": {}, "ports": []}', "/metrics": "\n".join(metrics).encode()}
 
-    class Answers(BaseHTTPRequestHandler):
+    class Answers(Quiet):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
             with suppress(BrokenPipeError):
                 self.wfile.write(body[self.path])
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        silent, behind = ask([("127.0.0.1", server.server_port - 1)])
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Answers) as url:
+        silent, behind = ask([("127.0.0.1", int(url.rpartition(":")[2]) - 1)])
     assert silent.error is not None and "no answer" in silent.error
     assert (behind.version, behind.shards, behind.error) == ("9.9", {3: {"bytes": 7}}, None)

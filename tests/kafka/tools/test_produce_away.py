@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import Make, settings_for
 from support.kafka.proxy import Proxied, Proxy
 from support.kafka.stages import PATIENCE
 from support.long_form import rotating
+from support.simulation.cluster import Cluster
+from support.simulation.network import Fault, Outcome
+from support.simulation.runner import simulated
 
 from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError
@@ -47,20 +50,19 @@ def cut(proxy: Proxy) -> None:
     proxy.cut()
 
 
-@pytest.mark.parametrize("away", rotating([cut, Proxy.freeze], 1))
-def test_a_broker_that_goes_away_is_given_up(
-    proxy: Proxy, settings: KafkaSettings, tmp_path: Path, away: object
-) -> None:
-    source = tmp_path / "a.jsonl"
+@simulated()
+@pytest.mark.parametrize("silent", rotating([False, True], 1))
+async def test_a_broker_that_goes_away_is_given_up(make: Make, cluster: Cluster, tmp_path: Path, silent: bool) -> None:
+    settings, source = await make(partitions=2, give_up_seconds=3), tmp_path / "a.jsonl"
     source.write_bytes(lines(0, 100_000))
 
     def report(sent: Progress) -> None:
-        if sent.documents and callable(away):
-            away(proxy)
+        if sent.documents:
+            cluster.network.fault = lambda *_: Outcome(late=1e6) if silent else Outcome(Fault.LOST)
 
     feeder = Feeder(settings, [str(source)], rate=1000, report=report)
     with pytest.raises(BrokerError, match=r"has acknowledged nothing for 3 s \(give_up_seconds\)"):
-        asyncio.run(feeder.run())
+        await feeder.run()
     assert 0 < feeder.sent < 100_000
 
 

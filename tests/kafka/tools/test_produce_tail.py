@@ -7,15 +7,16 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import TopicPartition
+from click.testing import Result
+from support import commands
 from support.kafka.brokers import Make, settings_for
 from support.kafka.stages import PATIENCE, make_topics, send, settled
 from support.kafka.stages import records as partition_records
@@ -305,33 +306,33 @@ def command(*arguments: str, settings: KafkaSettings, stdin: bytes | None = None
     )  # fmt: skip
 
 
+@simulated()
 def test_the_commands(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-    made = command("kafka", "topics", "create", "--partitions", "3", settings=settings)
-    assert (made.returncode, made.stdout.count(b"created")) == (0, 10), made
-    shown = command("kafka", "topics", "show", "--json", settings=settings)
-    topics = [json.loads(line) for line in shown.stdout.splitlines()]
+
+    def shown(*words: str, code: int = 0, input: bytes | None = None) -> Result:
+        given = {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix}
+        return commands.run("kafka", *words, code=code, input=input, **given)
+
+    assert shown("topics", "create", "--partitions", "3").stdout.count("created") == 10
+    topics = [json.loads(line) for line in shown("topics", "show", "--json").stdout.splitlines()]
     assert topics[0]["differences"] == ["partitions: 3, not 4"]
-    sent = command("kafka", "produce", settings=settings, stdin=b"\n".join(lines(0, 10)))
-    assert (sent.returncode, b"10 documents in" in sent.stderr, b"3 partitions" in sent.stderr) == (0, True, True), sent
-    assert sent.stdout == b""
-    excluded = command(
-        "kafka", "produce", "--max-document-bytes", "64", "-", "--quiet", settings=settings, stdin=b"x" * 100 + b"\n{}"
-    )
-    assert excluded.returncode == 4
-    assert b"1 line left out" in excluded.stderr and b"standard input, line 1" in excluded.stderr
+    (tmp_path / "feed").write_bytes(b"\n".join(lines(0, 10)))
+    sent = shown("produce", str(tmp_path / "feed"))
+    assert "10 documents in" in sent.stderr and "3 partitions" in sent.stderr and sent.stdout == ""
+    (tmp_path / "bad").write_bytes(b"x" * 100 + b"\n{}")
+    excluded = shown("produce", "--max-document-bytes", "64", str(tmp_path / "bad"), "--quiet", code=4)
+    assert "1 line left out" in excluded.stderr and "bad, line 1" in excluded.stderr
     asyncio.run(put(settings))
-    verdicts = command("kafka", "tail", "verdicts", "--from-beginning", "--until-end", settings=settings)
-    assert sorted(verdicts.stdout.splitlines()) == [b'{"id":"a"}', b'{"id":"b"}'], verdicts
-    one = command("kafka", "tail", "verdicts", "--from-beginning", "--limit", "1", settings=settings)
-    assert (one.returncode, one.stdout.count(b"\n")) == (0, 1)
+    verdicts = shown("tail", "verdicts", "--from-beginning", "--until-end")
+    assert sorted(verdicts.stdout.splitlines()) == ['{"id":"a"}', '{"id":"b"}']
+    assert shown("tail", "verdicts", "--from-beginning", "--limit", "1").stdout.count("\n") == 1
     for option, ids, last in (("--key-is-id=string", b"a\n", None), ("--deleted-field=gone", b"b\n", b'"gone":true}')):
-        deleted = command("kafka", "delete", "-", option, settings=settings, stdin=ids)
-        assert (deleted.returncode, deleted.stdout, b"1 deletion sent to" in deleted.stderr) == (0, b"", True), deleted
+        deleted = shown("delete", "-", option, input=ids)
+        assert deleted.stdout == "" and "1 deletion sent to" in deleted.stderr
         found = [record for record in asyncio.run(records(settings, None)) if record.key == ids.strip()]
         assert found[-1].value is None if last is None else found[-1].value.endswith(last)
-    wrong = command("kafka", "tail", "verdict", settings=settings)
-    assert wrong.returncode == 2
+    shown("tail", "verdict", code=2)
 
 
 @pytest.mark.parametrize(
@@ -356,35 +357,3 @@ def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "pip install 'stream-lsh[kafka]'" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_pipe_that_stays_open_is_sent_on_at_once_and_ctrl_c_ends_it(settings: KafkaSettings) -> None:
-    environment = os.environ | {"STREAM_LSH_TOPIC_PREFIX": settings.topic_prefix}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "stream_lsh.cli", "kafka", "produce", "-", "--bootstrap-servers",
-        settings.bootstrap_servers],
-        stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-    )  # fmt: skip
-    try:
-        assert running.stdin is not None
-
-        async def arrived() -> int:
-            async with AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers) as consumer:
-                partitions = [TopicPartition(Topics.of(settings).documents, number) for number in range(3)]
-                return sum((await consumer.end_offsets(partitions)).values())
-
-        # What has arrived need not be acknowledged yet; but only then the next one goes to the same partition.
-        for number in (1, 2):
-            running.stdin.write(lines(0, 1)[0] + b"\n")
-            running.stdin.flush()
-            end = time.monotonic() + PATIENCE
-            while asyncio.run(arrived()) < number:
-                assert time.monotonic() < end
-                time.sleep(0.1)
-        running.send_signal(2)
-        assert running.wait(PATIENCE) == 130
-        assert running.stderr is not None
-        assert re.search(rb"[12] documents? acknowledged", running.stderr.read())
-    finally:
-        running.kill()
-        running.communicate()

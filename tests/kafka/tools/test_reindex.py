@@ -300,6 +300,5 @@ def test_rebuild_and_go_on(broker: Any, prefix: str, tmp_path: Path) -> None:
         worker = new.worker(ROLES, data_folder=tmp_path / f"worker-0-data-{prefix}-2")
         new.produce(records_of(more, 2, 2))
         new.finish()
-        worker.terminate()
-        assert worker.wait() == 0, new.report()
+        new.stop(worker)
         assert len(new.check().documents) == len(lines)

@@ -4,18 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from click.testing import CliRunner, Result
 from support.kafka.brokers import Make
-from support.kafka.feeding import records_of
-from support.kafka.harness import Pipeline, until
-from support.kafka.recorded import scraped
-from support.kafka.stages import records, running, until_signed
-from support.poison import WORDS, poison
+from support.kafka.stages import records
 from support.simulation.runner import simulated
 
 from stream_lsh.cli import main
@@ -23,10 +18,8 @@ from stream_lsh.kafka.consumer.delivery import Delivery
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import dead_letter
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.sign.stage import SignStage
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import replay as tool
-from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.replay import HEADER, Counts, Letter, Reached, Wanted, replay
 
 NOW = time.time_ns() // 1_000_000
@@ -207,39 +200,3 @@ def test_another_one_takes_over(settings: KafkaSettings, monkeypatch: pytest.Mon
     with pytest.raises(tool.BrokerError, match=r"fenced this one\. If no other replay is running"):
         asyncio.run(replay(settings, Wanted()))
     assert [value for _, value, *_ in sent(settings, 0)] == [b"0", b"1", b"2"]
-
-
-def test_after_a_fault_of_the_engine(
-    broker: Any, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Signing raises on one document, which stops nothing; after an upgrade it is sent again, and is unique."""
-    values = [b'{"id":"%d","title":"title %d","text":"%b"}' % (i, i, WORDS.encode() * (i == 1)) for i in range(3)]
-
-    async def signed(documents: int) -> None:
-        async with running(SignStage, pipeline.settings):
-            await until_signed(pipeline.settings, documents)
-
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-        worker = pipeline.worker([role for role in ROLES if role != "sign"], http_port=(port := free_port()))
-        pipeline.produce(records_of(values, 1, 1))
-        with monkeypatch.context() as patched:
-            poison(patched)
-            pipeline.run(signed(3))
-        assert f'{prefix}.documents, partition 0, offset 1, id "1": rejected as engine_error: the engine' in caplog.text
-        until(lambda: _passed_on(pipeline) == (2, 1), why=pipeline.report())
-        until(lambda: 'rejected_total{reason="engine_error",role="forward"} 1.0' in (scraped(port) or ""))
-        command = ["kafka", "replay", "--config", str(worker.config), "--reason", "engine_error"]
-        assert CliRunner().invoke(main, command).output == "1 document sent again: 1 engine_error\n"
-        pipeline.run(signed(4))
-        until(lambda: _passed_on(pipeline) == (3, 1), why=pipeline.report())
-        outputs = pipeline.outputs()
-    assert [record.value for record in outputs.unique] == [values[0], values[2], values[1]]
-    [letter] = outputs.dead_letters
-    headers = dict(letter.headers)
-    assert (letter.value, headers["reason"]) == (values[1], b"engine_error")
-    assert headers["detail"].startswith(b"the engine raised ValueError in stream_lsh.text.preparation, line ")
-
-
-def _passed_on(pipeline: Pipeline) -> tuple[int, int]:
-    found = pipeline.read("unique", "dead_letters")
-    return len(found["unique"]), len(found["dead_letters"])

@@ -66,6 +66,8 @@ def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp
         assert lost.exit_code != 0 and "1 alerts from offset 5 on were deleted before they were sent" in lost.output
         assert send(settings, tmp_path, receiver.url, "--receiver", "third").exit_code == 0
         assert receiver.keys[9:] == keys(5)
+        nobody = send(settings, tmp_path, receiver.url, "--topic-prefix", "nobody")
+        assert nobody.exit_code and "does not have the topic nobody.alerts" in " ".join(nobody.output.split())
 
 
 def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
@@ -89,14 +91,16 @@ def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettin
         assert receiver.keys[tried:] == keys(1)
 
 
-def test_what_does_not_go_together_is_said(settings: KafkaSettings, tmp_path: Path) -> None:
-    (tmp_path / "alerts").write_bytes(b"")
-    url = "http://127.0.0.1:9"
-    for words, said in (
-        (["--position", str(tmp_path / "p")], "--receiver for those on Kafka"),
-        ([str(tmp_path / "alerts"), "--receiver", "desk"], "--position is for a file"),
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--position", "p"], "--receiver for those on Kafka"),
+        (["alerts", "--receiver", "desk"], "--position is for a file"),
         (["--receiver", "a b"], "up to 40 letters"),
-        (["--topic-prefix", "nobody"], "does not have the topic nobody.alerts"),
-    ):
-        result = send(settings, tmp_path, url, *words)
-        assert result.exit_code and said in " ".join(result.output.split()), result.output
+    ],
+)
+def test_what_does_not_go_together_is_said(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "alerts").write_bytes(b"")
+    files = [str(tmp_path / word) if word in ("p", "alerts") else word for word in words]
+    result = send(KafkaSettings(bootstrap_servers="127.0.0.1:1"), tmp_path, "http://127.0.0.1:9", *files)
+    assert result.exit_code and said in " ".join(result.output.split()), result.output

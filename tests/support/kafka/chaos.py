@@ -379,9 +379,7 @@ def run(
             if erase:  # a cycle takes a moment in which nobody is killed
                 until(lambda: all(begin > 0 for begin, _ in changelogs()), why=pipeline.report("nothing was cleaned"))
             stopped = [worker for worker in pipeline.workers if worker.running]
-            for worker in stopped:
-                worker.terminate()
-            assert [worker.wait() for worker in stopped] == [0] * len(stopped), pipeline.report()
+            pipeline.stop(*stopped)
             chaos.say("all workers have ended")
             found = pipeline.check()
             assert len(found.documents) >= 0.9 * len(records)

@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -71,9 +70,8 @@ class Worker:
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self._began = 0  # where the log of this run begins
 
-    def start(self, *more: str, largest_file: int | None = None, **variables: str) -> None:
-        """Start it, perhaps again. more: of its command line. largest_file: in bytes, as on a full disk. variables: of
-        its environment."""
+    def start(self, *more: str, **variables: str) -> None:
+        """Start it, perhaps again. more: of its command line. variables: of its environment."""
         arguments = [
             "kafka", "worker", "--config", str(self.config), "--roles", ",".join(self.roles), "--processes",
             self.processes,
@@ -84,13 +82,12 @@ class Worker:
         with self.log.open("ab") as log:
             self._began = log.tell()
             # A group of its own: it is killed and stopped as a whole.
-            if largest_file is None and not variables and sys.platform == "linux":
+            if not variables and sys.platform == "linux":
                 self.process = Forked(arguments, self.log)
                 return
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "stream_lsh.cli", *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, env=without_settings() | variables,
-                preexec_fn=None if largest_file is None else lambda: _limit_files(largest_file),
             )  # fmt: skip
 
     @property
@@ -188,6 +185,12 @@ class Pipeline:
         if start:
             worker.start()
         return worker
+
+    def stop(self, *workers: Worker) -> None:
+        """Ask workers to drain and end, as an operator would; their exit codes are 0."""
+        for worker in workers:
+            worker.terminate()
+        assert [worker.wait() for worker in workers] == [0] * len(workers), self.report()
 
     def data(self, worker: Worker) -> Path:
         """Its data folder."""
@@ -349,11 +352,6 @@ class Pipeline:
         found = self.outputs()
         check(found, self.oracle(found.documents), self.topics.documents)
         return found
-
-
-def _limit_files(size: int) -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def _toml(value: object) -> str:

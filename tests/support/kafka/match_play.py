@@ -1,11 +1,9 @@
-"""What the tests of the match role share: frames, the replies that they must get, workers as processes of their own."""
+"""What the tests of the match role share: frames, and the replies that they must get."""
 
 import asyncio
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from stream_lsh.documents.document import Document
 from stream_lsh.documents.fields import Fields
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.process import Job, command, dump
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.frames import Frame
@@ -25,7 +22,7 @@ from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source
 from support.kafka.replica_play import reply_of, undisturbed
-from support.kafka.stages import KEY, until_committed, warm
+from support.kafka.stages import KEY, until_committed
 
 LIMIT = 300.0  # seconds that anything may take: the machine may be slow, or busy with other things
 
@@ -128,65 +125,3 @@ async def log_ends(settings: KafkaSettings, topic: str, partitions: int) -> list
         places = [TopicPartition(topic, number) for number in range(partitions)]
         starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         return [(starts[place], ends[place]) for place in places]
-
-
-class Worker:
-    """The match role as a process, as `stream-lsh kafka worker` starts it."""
-
-    def __init__(self, settings: KafkaSettings, log: Path) -> None:
-        warm()
-        self.log = log
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                command(Job(("match",))), stdin=subprocess.PIPE, stdout=errors, stderr=errors
-            )
-        assert self.process.stdin is not None
-        self.process.stdin.write(dump(Job(("match",)), settings))
-        self.process.stdin.flush()
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> int:
-        """SIGTERM, and the exit code; one that is none of its own is explained in the test's output."""
-        self.process.terminate()
-        if code := self.process.wait(LIMIT):
-            print(self.log.read_text())
-        return code
-
-    def says(self, text: str, times: int = 1) -> bool:
-        return self.log.read_text().count(text) >= times
-
-    def last(self, text: str) -> int:
-        """Where in its log it said something last."""
-        return self.log.read_text().rfind(text)
-
-    def wait_for(self, text: str, times: int = 1) -> None:
-        deadline = time.monotonic() + LIMIT
-        while not self.says(text, times):
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, f"{text!r} is not in\n{self.log.read_text()}"
-            time.sleep(0.02)
-
-
-@contextmanager
-def workers(folder: Path) -> Iterator[Callable[..., Worker]]:
-    """Starts workers, each with a log of its own, and kills what is left of them."""
-    started: list[Worker] = []
-
-    def start(settings: KafkaSettings) -> Worker:
-        worker = Worker(settings, folder / f"worker-{len(started)}.log")
-        started.append(worker)
-        return worker
-
-    try:
-        yield start
-    finally:
-        for worker in started:
-            with suppress(ProcessLookupError):
-                worker.process.kill()
-            worker.process.wait()

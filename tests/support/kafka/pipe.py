@@ -4,13 +4,14 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+from stream_lsh.kafka.consumer.decided import Decided, decisions_due
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.decisions import Decisions, decisions_of_shard
+from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply
-from stream_lsh.wire.sequenced import Sequenced, places_in_log
+from stream_lsh.wire.sequenced import Sequenced
 from support.kafka.replica_play import change_of, judged, reply_of
 
 BLOCK = 64
@@ -38,23 +39,20 @@ class Pipe:
 
     def judging(self) -> Deciding:
         """A judge that takes over. It has only the last decisions, as they were written."""
-        known = [Decisions.decode(data, self.settings) for data in self.decided]
-        documents = known[-1].documents if known else 0
-        place = (documents // BLOCK - 1) * BLOCK
-        return Deciding(self.settings, [d for d in known if d.documents > place], documents)
+        known = self.known()
+        return Deciding(self.settings, known.since((known.documents // BLOCK - 1) * BLOCK), known.documents)
 
     def decisions_for(self, sequenced: Sequenced, n: int) -> list[bytes]:
         """The decisions that a sequencer sends with a frame, after it has read what was decided."""
-        places = places_in_log(sequenced.first, sequenced.accepted, n)
-        number = -(-sequenced.first // BLOCK)
-        if number < 2 or number * BLOCK > int(places[-1]) or number * BLOCK == sequenced.first + counted(sequenced, n):
-            return [b""] * self.settings.shards
-        begin, end = (number - 2) * BLOCK, (number - 1) * BLOCK
-        known = [Decisions.decode(data, self.settings) for data in self.decided]
-        assert known[-1].documents >= end
-        return [
-            decisions_of_shard(known, shard, begin, end).encode(self.settings) for shard in range(self.settings.shards)
-        ]
+        places = decisions_due(sequenced.first, counted(sequenced, n), BLOCK)
+        return [b""] * self.settings.shards if places is None else self.known().records(*places, self.settings)
+
+    def known(self) -> Decided:
+        """What was decided, as it was written."""
+        found = Decided("decisions")
+        for offset, data in enumerate(self.decided):
+            found.add(offset, Decisions.decode(data, self.settings))
+        return found
 
     def frame(self, n: int, sequenced: Sequenced) -> list[bytes]:
         sent = self.decisions_for(sequenced, n)

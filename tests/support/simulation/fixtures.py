@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 MEMORY = Path("/dev/shm")
 
 
+def folder() -> Path:
+    """Of this seed, which has a process of its own."""
+    return (MEMORY if MEMORY.is_dir() else Path("/tmp")) / f"simulation-{os.getpid()}"
+
+
 class Log(logging.Handler):
     """What was logged. text: a line each."""
 
@@ -46,7 +51,7 @@ def given(world: World, cluster: Cluster) -> Iterator[dict[str, Any]]:
     log = Log()
     logging.getLogger().addHandler(log)
     # No random name: it would take from the seed, and more of it where the name is there.
-    path, prefix = (MEMORY if MEMORY.is_dir() else Path("/tmp")) / f"simulation-{os.getpid()}", "sim"
+    path, prefix = folder(), "sim"
     shutil.rmtree(path, ignore_errors=True)  # of a process of this number that was killed
     path.mkdir()
     try:

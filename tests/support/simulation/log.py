@@ -16,6 +16,7 @@ from typing import Any
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
+from stream_lsh.kafka.client import private
 from support.simulation.errors import Error
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
@@ -170,7 +171,7 @@ class Log:
     def records(self) -> Iterator[tuple[Batch, Any]]:
         """All records, and the batch of each."""
         for batch in self.batches:
-            for record in DefaultRecordBatch(batch.data):
+            for record in private._Batch(DefaultRecordBatch(batch.data), memoryview(batch.data)):
                 if record.offset >= self.start:
                     yield batch, record
 

@@ -9,9 +9,11 @@ import asyncio
 import pkgutil
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from aiokafka import AIOKafkaProducer
 
 from stream_lsh.index.store.errors import output_error, state_error
 from stream_lsh.index.store.rocksdb import Store
@@ -19,6 +21,7 @@ from stream_lsh.kafka.match.faust_driver import ConsumerThread
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import STAGES, Job, run_roles
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools import drain
 from stream_lsh.kafka.tools.topics import create
 from support.kafka.feeding import Record
 from support.kafka.harness import OUTPUTS, passed_on
@@ -26,9 +29,9 @@ from support.kafka.oracle import Outputs, answers, check, order
 from support.kafka.stages import delete_before
 from support.simulation.clock import Clock
 from support.simulation.cluster import Cluster
+from support.simulation.fixtures import folder
 from support.simulation.world import Process, World
 
-MEMORY = Path("/dev/shm")
 ROLES = ("sign", "sequence", "match", "judge", "forward")
 _FULL = "IO error: No space left on device: While appending to file"
 CLASSES = {role: pkgutil.resolve_name(path) for role, path in STAGES.items()}
@@ -89,7 +92,7 @@ class Pipeline:
         ConsumerThread.Worker = InOwnLoop
         self.full: set[Path] = set()
         _limit_disks(lambda path: not self.full.isdisjoint(path.parents))
-        self._folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=MEMORY if MEMORY.is_dir() else None))
+        self._folder = Path(tempfile.mkdtemp(dir=folder()))
         self._given = {
             "bootstrap_servers": cluster.bootstrap, "topic_prefix": "sim", "session_timeout_ms": 6000,
             "unique_timestamps": "CreateTime", **given,
@@ -116,6 +119,17 @@ class Pipeline:
             shutil.copytree(folder, own)
         given = further if instance is None else {**further, "instance": instance}
         return Worker(self, f"worker-{self._started}", self._settings(own, **given), roles or self.settings.roles)
+
+    async def feed(self, documents: Iterable[Record], rate: float) -> None:
+        """Produce documents one by one, at random intervals, so many a second."""
+        options = {"bootstrap_servers": self.cluster.bootstrap, "enable_idempotence": True}
+        async with AIOKafkaProducer(**options) as producer:
+            for one in documents:
+                await producer.send(
+                    self.topics.documents, one.value, one.key, one.partition, timestamp_ms=one.timestamp,
+                    headers=list(one.headers),
+                )  # fmt: skip
+                await asyncio.sleep(self.world.chance.expovariate(rate))
 
     def records(self, name: str) -> list[Record]:
         """The committed records of a topic (an attribute of Topics), in order within a partition, deleted ones, too."""
@@ -150,6 +164,17 @@ class Pipeline:
                     raise AssertionError(f"{worker.process} has ended")
             await asyncio.sleep(0.5)
 
+    async def stop(self, *workers: Worker) -> None:
+        """Ask workers to drain and end, and wait until they have."""
+        for worker in workers:
+            worker.stop()
+        for worker in workers:
+            await worker.ended
+
+    async def drain(self) -> None:
+        """Stop reading, and wait until all that was read is finished, and all groups are folded."""
+        await drain.follow(self.settings, await drain.begin(self.settings), 100, lambda left: None)
+
     def counts(self) -> dict[str, int]:
         return {name: len(self.records(name)) for name in ("documents", *OUTPUTS)}
 
@@ -165,9 +190,6 @@ class Pipeline:
         outputs = (*OUTPUTS, "groups", "alerts") if self.settings.groups else OUTPUTS
         found = Outputs(documents, **{name: self.records(name) for name in outputs})
         check(found, answers(self.settings, self._folder / "oracle", recorded, documents), self.topics.documents)
-
-    def clear(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Worker:
