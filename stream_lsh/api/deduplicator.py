@@ -21,6 +21,7 @@ from stream_lsh.documents.times import milliseconds
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import ENDING_SECONDS, erase_due
 from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.remote import is_remote
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
@@ -90,6 +91,8 @@ class Deduplicator(Feeding):
             raise UsageError(f"commit = {commit!r}: there are 'auto' and 'manual'")
         if read_only and index is None:
             raise UsageError("read_only = True is for an index that is there: give its folder as index")
+        if isinstance(index, str) and is_remote(index):
+            raise UsageError(f"index = {index!r} is an address; it has to be a folder of this machine")
         self._temporary = temporary_folder() if index is None else None
         folder = Path(index) if index is not None else Path(self._temporary.name if self._temporary else "")
         given = settings or Settings()

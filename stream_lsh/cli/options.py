@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -12,14 +13,30 @@ from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
+from stream_lsh.embedded.remote import is_remote
 from stream_lsh.errors import UsageError
 from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.settings.errors import choices_of, is_list, near
 from stream_lsh.settings.model import KEEP, PER, Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
+
+class _Folder(click.Path):
+    """A folder of this machine, as a Path."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        if isinstance(value, str) and is_remote(value):
+            self.fail(f"{value} is an address; it has to be a folder of this machine", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 PATH = click.Path(path_type=Path)
-FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
+FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), _Folder()
 _CONFIG_SHOWN = "stream_lsh.config_shown"  # key of click's meta
 Model = TypeVar("Model", bound=Settings)
 

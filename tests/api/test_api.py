@@ -205,6 +205,11 @@ def test_a_reader_stores_nothing(tmp_path: Path) -> None:
         assert len(reader) == 2
 
 
+def test_an_address_is_no_folder() -> None:
+    with pytest.raises(UsageError, match="folder of this machine"):
+        Deduplicator(index="s3://bucket/index")
+
+
 def test_a_reader_needs_an_index(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give its folder"):
         Deduplicator(read_only=True)

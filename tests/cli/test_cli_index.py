@@ -63,6 +63,15 @@ FIXED = [
 ]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("dedup", "feed.jsonl", "--index"), ("backup", "--index", "here"), ("info",), ("restore", "--index", "x")],
+)
+def test_an_address_is_no_folder(command: tuple[str, ...], run: Run) -> None:
+    ended = run(*command, "s3://bucket/index", code=2)
+    assert "s3://bucket/index is an address; it has to be a folder of this machine" in ended.stderr
+
+
 def test_settings_that_fix_answers_are_refused_by_name(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     run("dedup", feed, "--index", state)
