@@ -1,7 +1,7 @@
 """Parts: a record that is too large for its topic, cut into several. docs/internals/formats.md has the sections.
 
 Each part names the record by its place in the chain and by a digest of its bytes. So parts of different records are
-never put together, whoever has written them.
+never put together, also if two workers have written them.
 """
 
 from __future__ import annotations

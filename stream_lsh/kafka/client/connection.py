@@ -73,15 +73,12 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
     """Options that every aiokafka client needs to reach the brokers: servers, TLS and login.
 
-    From the first call on, all consumers of this process can read any header name, and wait for what they need to know
-    as members of groups.
+    From the first call on, all clients of this process have the mends of `private.mend_clients`.
 
     Raises:
         UsageError: a certificate, key or token is unusable. The message names the setting.
     """
-    private.read_any_header()
-    private.mend_connections()
-    private.mend_group_members()
+    private.mend_clients()
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),
         "security_protocol": settings.security_protocol,

@@ -148,6 +148,18 @@ def parts_of_producer(producer: AIOKafkaProducer) -> list[Close]:
     return [*([producer._sender.close] if producer._sender is not None else []), producer.client.close]
 
 
+def mend_clients() -> None:
+    """Make all clients of this process
+
+    - raise KafkaConnectionError where uvloop raises RuntimeError,
+    - know the topics of their group before they join it (`_Coordinator`), or raise UnknownTopicOrPartitionError after
+      the time limit of a request,
+    - read records with header names that are not UTF-8, which Kafka accepts. A byte 0xff becomes the text \\xff. These
+      names are not forwarded unchanged: aiokafka cannot send them.
+    """
+    conn.AIOKafkaConnection, consumers.GroupCoordinator, fetcher.MemoryRecords = _Connection, _Coordinator, _Records
+
+
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no types
     """A connection to a broker that may end at any time."""
 
@@ -157,11 +169,6 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no 
         except RuntimeError as error:  # of uvloop: it has closed the socket, and aiokafka does not know it yet
             self.close(reason=CloseReason.CONNECTION_BROKEN)
             raise KafkaConnectionError(f"connection at {self.host}:{self.port} is closed: {error}") from error
-
-
-def mend_connections() -> None:
-    """Make all clients of this process raise KafkaConnectionError where uvloop raises RuntimeError."""
-    conn.AIOKafkaConnection = _Connection
 
 
 class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no types
@@ -185,26 +192,6 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no t
                 self.coordinator_dead()
             raise error(f"committed offsets of the group {self.group_id}")
         return response
-
-
-def mend_group_members() -> None:
-    """Make all consumers of this process members of their groups as `_Coordinator` has it.
-
-    They raise UnknownTopicOrPartitionError if the metadata of their topics do not come within the time limit of a
-    request.
-    """
-    consumers.GroupCoordinator = _Coordinator
-
-
-# -- header names that are not UTF-8: Kafka accepts them, but aiokafka cannot read past a record that has one --------
-
-
-def read_any_header() -> None:
-    """Make all consumers of this process read such records. A byte 0xff in a name becomes the text \\xff.
-
-    These names are not forwarded unchanged: aiokafka cannot send a name that is not UTF-8.
-    """
-    fetcher.MemoryRecords = _Records
 
 
 class _Records(_MemoryRecordsPy):  # type: ignore[misc]  # aiokafka has no types

@@ -94,7 +94,7 @@ class Lookup:
         self._settings = settings.model_copy(update={"data_folder": folder, "memtable_documents": rows})
         self._folder = folder
         self._topics = Topics.of(settings)
-        self._using = asyncio.Lock()  # whoever has it uses the open shards, or changes them
+        self._using = asyncio.Lock()  # held while the open shards are used or changed
         self._shards: list[LookupShard] = []
         self._ends: Mapping[TopicPartition, int] = {}
         self._alignment: Alignment

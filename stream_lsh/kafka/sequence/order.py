@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.record.util import decode_varint, encode_varint
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
@@ -153,7 +154,7 @@ class Accepted:
     def metadata(self) -> str:
         """The text for the metadata of an offset commit.
 
-        It is `2:` and base64 of the key (16 bytes) and of numbers of variable length: last, documents, then two for
+        It is `2:` and base64 of the key (16 bytes) and of varints: last, documents, then two for
         each source partition, ascending. These are the count of partitions skipped before it, and its position minus
         that of the one before. With a window or groups `:` follows, and base64 of stream time and the last event
         times, oldest first, each as the difference from the one before. If stream time was set back, `:` and the shift
@@ -163,19 +164,19 @@ class Accepted:
         accept 4,096 bytes (offset.metadata.max.bytes).
         """
         out = bytearray(self.key)
-        _write(out, self.last)
-        _write(out, self.documents)
+        encode_varint(self.last, out.append)
+        encode_varint(self.documents, out.append)
         before, position = -1, 0
         for partition, ends in sorted(self.positions.items()):
-            _write(out, partition - before - 1)
-            _write(out, ends - position)
+            encode_varint(partition - before - 1, out.append)
+            encode_varint(ends - position, out.append)
             before, position = partition, ends
         text = f"{_VERSION}:{base64.b64encode(out).decode('ascii')}"
         if self.log is None:
             return text
         out, before = bytearray(), 0
         for time in (self.log["time"], *self.log["last"]):
-            _write(out, time - before)
+            encode_varint(time - before, out.append)
             before = time
         text = f"{text}:{base64.b64encode(out).decode('ascii')}"
         return f"{text}:{self.log['shift']}" if "shift" in self.log else text
@@ -244,22 +245,10 @@ async def sequenced(client: AIOKafkaAdminClient, topics: Topics) -> tuple[int, A
     return None if found is None else (found[0], Accepted.of(found[1]))
 
 
-def _write(out: bytearray, number: int) -> None:
-    """Append a signed number, 7 bits per byte, small numbers in fewer bytes."""
-    rest = number << 1 if number >= 0 else ((-number) << 1) - 1
-    while rest > 127:
-        out.append(rest & 127 | 128)
-        rest >>= 7
-    out.append(rest)
-
-
 def _read(data: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in data:
-        number |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            yield number >> 1 if number & 1 == 0 else -((number + 1) >> 1)
-            number = shift = 0
-    if shift:
+    at = 0
+    if data and data[-1] > 127:  # aiokafka would read beyond
         raise ValueError("cut off")
+    while at < len(data):
+        number, at = decode_varint(data, at)
+        yield number

@@ -46,7 +46,7 @@ async def test_a_socket_that_has_closed_itself_is_a_lost_connection(monkeypatch:
         raise RuntimeError("the handler is closed")
 
     monkeypatch.setattr(AIOKafkaConnection, "send", send)
-    private.mend_connections()
+    private.mend_clients()
     with pytest.raises(errors.KafkaConnectionError, match="kafka:9092 is closed") as caught:
         conn.AIOKafkaConnection("kafka", 9092).send(None)
     assert may_pass(caught.value) and not isinstance(caught.value, FINAL)
@@ -172,7 +172,7 @@ def batch(*headers: list[tuple[str, bytes | None]], codec: int = 0, base: int = 
 
 
 def read(data: bytes) -> list[Any]:
-    private.read_any_header()
+    private.mend_clients()
     found = fetcher.MemoryRecords(data)
     listed = []
     while found.has_next():
@@ -200,7 +200,7 @@ def test_what_is_damaged_stays_an_error() -> None:
     data = batch([("a", b"1")], [("b", b"2")])
     del data[-3:]
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
-    private.read_any_header()
+    private.mend_clients()
     [*found] = [fetcher.MemoryRecords(bytes(data)).next_batch()]
     assert not found[0].validate_crc()
     with pytest.raises(CorruptRecordException):
