@@ -13,12 +13,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaTimeoutError
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.clients import Throttle
-from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.names import largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 
+FETCH_BYTES = 50 << 20  # limit of one fetch response, all partitions together
 READ_MS = 10_000  # time limit for the next record
 SLICE_MS = 500  # between two checks for a stop
 
@@ -56,22 +55,14 @@ def missing(settings: KafkaSettings, topics: list[str], hint: str = "") -> Broke
 @asynccontextmanager
 async def reading(settings: KafkaSettings, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
     """A started consumer without a group. options: of AIOKafkaConsumer."""
-    name = f"{settings.topic_prefix}.reading"
     given = {
-        "client_id": name,
         "isolation_level": "read_committed",
+        "fetch_max_bytes": FETCH_BYTES,
         "max_partition_fetch_bytes": largest_record(settings),
-        "auto_offset_reset": "none",  # otherwise a deletion would go unnoticed
         **options,
     }
-    consumer = AIOKafkaConsumer(**client_options(settings), **given, enable_auto_commit=False)
-    private.watch_throttle(consumer, Throttle(settings, name))
-    try:
-        await consumer.start()
-        await asyncio.sleep(0)  # a stop before its task has begun would raise that task's cancellation
+    async with consuming(settings, "reading", group_id=None, **given) as consumer:
         yield consumer
-    finally:
-        await consumer.stop()
 
 
 def read_from(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]) -> None:
@@ -82,26 +73,39 @@ def read_from(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int
         consumer.seek(place, offset)
 
 
-async def between(
-    consumer: AIOKafkaConsumer, here: TopicPartition, first: int, end: int
-) -> list[ConsumerRecord[bytes, bytes]]:  # fmt: skip
-    """All records of a partition from offset `first` to before `end`, without deleted ones.
+async def records_to(
+    consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int], *, first: bool = False
+) -> AsyncIterator[tuple[TopicPartition, list[ConsumerRecord]]]:
+    """The records from the consumer's positions to before these ends, as fetches return them. The positions count, not
+    the last record: transaction markers may follow it.
+
+    Args:
+        first: only what the first fetch with records returns of each partition.
 
     Raises:
         KafkaTimeoutError: the broker does not answer.
     """
-    begins = await consumer.beginning_offsets([here])
-    read_from(consumer, {here: max(first, begins[here])})
-    found: list[ConsumerRecord[bytes, bytes]] = []
-    late = time.monotonic() + READ_MS / 1000
-    while await consumer.position(here) < end:
-        got = (await consumer.getmany(here, timeout_ms=SLICE_MS)).get(here, ())
-        found += got
-        if got:
+    places, late = set(ends), time.monotonic() + READ_MS / 1000
+    while places := {place for place in places if await consumer.position(place) < ends[place]}:
+        found = await consumer.getmany(*places, timeout_ms=SLICE_MS)
+        for place, records in found.items():
+            yield place, [record for record in records if record.offset < ends[place]]
+        if found:
             late = time.monotonic() + READ_MS / 1000
         elif time.monotonic() > late:
-            raise KafkaTimeoutError(f"no answer for {here.topic}, partition {here.partition}")
-    return [record for record in found if record.offset < end]
+            where = "; ".join(f"{topic}, partition {number}" for topic, number in sorted(places))
+            raise KafkaTimeoutError(f"no answer for {where}")
+        if first:
+            places -= found.keys()
+
+
+async def between(
+    consumer: AIOKafkaConsumer, here: TopicPartition, first: int, end: int
+) -> list[ConsumerRecord]:  # fmt: skip
+    """All records of a partition from offset `first` to before `end`, without deleted ones. Raises as `records_to`."""
+    begins = await consumer.beginning_offsets([here])
+    read_from(consumer, {here: max(first, begins[here])})
+    return [record async for _, records in records_to(consumer, {here: end}) for record in records]
 
 
 async def passed(

@@ -10,11 +10,10 @@ from stream_lsh.embedded.group_store import FACT
 from stream_lsh.errors import StoreError
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.client.connection import admin, explained
-from stream_lsh.kafka.client.reading import existing, reading
+from stream_lsh.kafka.client.reading import existing, read_from, reading, records_to
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 
-POLL_MS = 500
 HINT = " with groups = true, and workers keep groups; for those of an index give --index"
 
 
@@ -31,11 +30,8 @@ async def fetch(settings: KafkaSettings, folder: Path) -> None:
         async with admin(settings) as client:
             await existing(client, settings, place.topic, HINT)
         async with reading(settings) as consumer:
-            consumer.assign([place])
-            await consumer.seek_to_beginning(place)
-            end = (await consumer.end_offsets([place]))[place]
-            while await consumer.position(place) < end:
-                found = (await consumer.getmany(timeout_ms=POLL_MS)).get(place, [])
+            read_from(consumer, await consumer.beginning_offsets([place]))
+            async for _, found in records_to(consumer, await consumer.end_offsets([place])):
                 changes = {record.key: record.value for record in found}
                 values = {key: value for key, value in changes.items() if value is not None}
                 store.write(values, deleted=changes.keys() - values.keys())

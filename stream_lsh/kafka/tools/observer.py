@@ -14,7 +14,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.client.reading import missing, reading
+from stream_lsh.kafka.client.reading import missing, reading, records_to
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import all_committed, patiently
 from stream_lsh.kafka.forward.partition import read_verdict
@@ -155,24 +155,15 @@ class Observer:
         Raises:
             KafkaTimeoutError: a partition does not answer.
         """
-        consumer, open_ = self._consumer, set(places)
+        consumer = self._consumer
         found: dict[TopicPartition, list[ConsumerRecord]] = {place: [] for place in places}
         consumer.assign(list(places))
         begins = await consumer.beginning_offsets(list(places))
         for place, offset in places.items():
             consumer.seek(place, max(offset, begins[place]))
         ends = await consumer.end_offsets(list(places))
-        deadline = time.monotonic() + READ_SECONDS
-        while open_:
-            for place, records in (await consumer.getmany(*open_, timeout_ms=200)).items():
-                found[place] += records
-            done = {place for place in open_ if found[place] and not whole}
-            done |= {place for place in open_ - done if await consumer.position(place) >= ends[place]}
-            open_ -= done
-            if done:
-                consumer.pause(*done)
-            if open_ and time.monotonic() > deadline:
-                raise errors.KafkaTimeoutError(f"no answer for {', '.join(f'{t}-{p}' for t, p in sorted(open_))}")
+        async for place, records in records_to(consumer, ends, first=not whole):
+            found[place] += records
         return found
 
     async def _provisional(self, readers: Sequence[Reader]) -> dict[int, tuple[int, float | None]]:

@@ -22,9 +22,8 @@ from stream_lsh.embedded.feed import file_input
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.client.clients import Throttle, drop_producer
-from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
-from stream_lsh.kafka.client.private import watch_throttle
+from stream_lsh.kafka.client.clients import producing
+from stream_lsh.kafka.client.connection import admin, cause, explain
 from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.names import ENVELOPE, Topics
 from stream_lsh.kafka.partitioner import partition_of
@@ -255,22 +254,15 @@ class Feeder:
                 await existing(client, self.settings, self.topic)
                 await check_partitioner(client, self.settings)
                 batch_bytes = await batch_limit(client, self.settings, BATCH_BYTES)
-            name = f"{self.settings.topic_prefix}.produce"
-            producer = AIOKafkaProducer(
-                **client_options(self.settings), client_id=name, acks="all", enable_idempotence=True,
-                max_batch_size=batch_bytes, max_request_size=self.settings.max_document_bytes + ENVELOPE,
-            )  # fmt: skip
-            watch_throttle(producer, Throttle(self.settings, name))
-            try:
-                async with asyncio.timeout(self.settings.give_up_seconds):
-                    await producer.start()
-                    partitions = sorted(await producer.partitions_for(self.topic))
+            most = self.settings.max_document_bytes + ENVELOPE
+            # At its end everything is acknowledged, or waiting is useless.
+            async with producing(
+                self.settings, "produce", max_batch_size=batch_bytes, max_request_size=most
+            ) as producer:
+                partitions = sorted(await producer.partitions_for(self.topic))
                 self.partitions = len(partitions)
                 self._senders = [_PartitionSender(producer, self.topic, partition) for partition in partitions]
                 await self._send()
-            finally:
-                # Either everything is acknowledged, or waiting is useless.
-                await drop_producer(producer)
         except (errors.KafkaError, OSError, TimeoutError) as error:
             raise explain(await cause(error, self.settings), self.settings) from error
         return self._state()

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition, errors
 from stream_lsh.errors import FormatError, StoreError, UsageError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.client.reading import READ_MS, partitions_of, passed, read_from, reading
+from stream_lsh.kafka.client.reading import between, partitions_of, passed, read_from, reading
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
@@ -126,16 +126,10 @@ async def prepare(settings: KafkaSettings) -> Goal:
 
 async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, signatures: TopicPartition) -> None:
     """Check that existing frames under the prefix, if any, have these settings."""
-    begin = (await consumer.beginning_offsets([signatures]))[signatures]
     end = (await consumer.end_offsets([signatures]))[signatures]
-    if begin == end:
-        return
-    read_from(consumer, {signatures: end - 1})
-    found = (await consumer.getmany(signatures, timeout_ms=READ_MS)).get(signatures)
-    if not found:
-        raise errors.KafkaTimeoutError(f"the topic {signatures.topic} cannot be read")
+    found = await between(consumer, signatures, end - 1, end)
     try:
-        if kind_of(found[0].value) != SET_BACK:  # which has no settings
+        if found and kind_of(found[0].value) != SET_BACK:  # which has no settings
             Places.of(found[0].value, settings)
     except FormatError as error:
         raise StoreError(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from aiokafka import ConsumerRecord, TopicPartition, errors
+from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.client.reading import partitions_of, read_from, reading
+from stream_lsh.kafka.client.reading import between, partitions_of, reading
 from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import commit_alone, committed, place_of
 from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
@@ -24,7 +23,6 @@ from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
-READ_SECONDS = 30.0
 LOST = {
     "signatures": "its documents, unless other frames have them. If a signer of this pipeline has sent it, what "
     "follows of its partitions is ignored as long as it is missing: start the workers of sign with "
@@ -107,18 +105,9 @@ def _part(record: ConsumerRecord, settings: KafkaSettings) -> Part:
 
 async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:
     async with reading(settings) as consumer:
-        begin = (await consumer.beginning_offsets([place]))[place]
         end = (await consumer.end_offsets([place]))[place]
-        if not begin <= offset < end:
-            return None
-        read_from(consumer, {place: offset})
-        late = time.monotonic() + READ_SECONDS
-        while await consumer.position(place) <= offset:
-            for record in (await consumer.getmany(timeout_ms=500, max_records=1)).get(place, ()):
-                return record if record.offset == offset else None
-            if time.monotonic() > late:
-                raise errors.KafkaTimeoutError(f"{place.topic} cannot be read")
-    return None
+        found = await between(consumer, place, offset, min(offset + 1, end))
+    return found[0] if found else None
 
 
 async def skip(settings: KafkaSettings, unread: Unread) -> None:

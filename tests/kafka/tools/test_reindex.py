@@ -186,7 +186,6 @@ async def test_no_answer_is_not_the_end(settings: KafkaSettings, monkeypatch: py
         await asyncio.sleep(timeout_ms / 1000)
         return {}
 
-    monkeypatch.setattr(reindex, "READ_MS", 1000)
     monkeypatch.setattr(AIOKafkaConsumer, "getmany", nothing)
     assert await anything(settings, Goal({0: 0}, {0: 3}), {0: 0})
 
@@ -211,7 +210,6 @@ async def test_deleted_documents_are_reported_and_are_not_the_end(
 
 @simulated()
 async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reindex, "READ_MS", 3_600_000)
     await transaction(settings, Topics.of(settings).documents, 0, b"a")
     stop = asyncio.Event()
 
