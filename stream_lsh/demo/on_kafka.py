@@ -19,12 +19,13 @@ from stream_lsh.demo.children import Child
 from stream_lsh.demo.feed import TEXT_FIELDS, feed_entries
 from stream_lsh.demo.findings import OUTPUTS, Findings
 from stream_lsh.demo.spread import RULES, make_spread
+from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import explained
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import topics
 from stream_lsh.kafka.tools.broker import KafkaBroker
-from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Line, Reader, Sent
+from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Line, Reader
 from stream_lsh.kafka.tools.tail import tail
 from stream_lsh.settings.sources import CONFIG, PREFIX, environment
 from stream_lsh.wording import count
@@ -198,7 +199,7 @@ class Demo:
         raise BrokerError(lines)
 
     async def _feed(self) -> None:
-        def report(sent: Sent) -> None:
+        def report(sent: Progress) -> None:
             self.findings.sent = sent.documents
 
         sent = await Feeder(self.settings, (), rate=self.rate, report=report, lines=self._lines()).run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from stream_lsh.wording import count, duration, per_second
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.report import Progress
-    from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Sent
+    from stream_lsh.kafka.tools.produce import Feeder, LeftOut
 
 EXAMPLES = """
 stream-lsh kafka produce feed.jsonl
@@ -79,7 +78,7 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
     if feeds is not None:
         from stream_lsh.kafka.tools.produce_feeds import send_feeds
 
-        def said(feeder: Feeder, sent: Sent) -> None:
+        def said(feeder: Feeder, sent: Progress) -> None:
             if not quiet:
                 complain(summary(feeder, sent))
             if feeder.excluded.count:
@@ -90,7 +89,7 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
     with progress_display(
         quiet=quiet, writes_standard_output=False, words=phrases, idle="nothing acknowledged yet"
     ) as display:
-        feeder = Feeder(settings, names, key_field=key, rate=rate, report=_as_progress(display))
+        feeder = Feeder(settings, names, key_field=key, rate=rate, report=display)
         try:
             sent = asyncio.run(feeder.run())
         except BaseException:
@@ -113,7 +112,7 @@ def left_out(excluded: LeftOut) -> str:
     return f"{count(excluded.count, 'line')} left out, all others sent:\n  {lines}"
 
 
-def summary(feeder: Feeder, sent: Sent) -> str:
+def summary(feeder: Feeder, sent: Progress) -> str:
     """What was sent, in one line."""
     rate = f" ({per_second(sent.documents / sent.seconds)})" if sent.seconds > 0 else ""
     where = f"{feeder.topic}, {count(feeder.partitions, 'partition')}"
@@ -124,12 +123,3 @@ def phrases(report: Progress, speed: Speed) -> list[str]:
     """`123,456 documents`, `38,211/s`."""
     rate = speed.documents()
     return [count(report.documents, "document"), *([per_second(rate)] if rate is not None else [])]
-
-
-def _as_progress(display: Callable[[Progress], None]) -> Callable[[Sent], None]:
-    from stream_lsh.embedded.report import Progress
-
-    def show(sent: Sent) -> None:
-        display(Progress(sent.documents, 0, 0, 0, 0, sent.bytes_read, sent.bytes_total, sent.seconds))
-
-    return show

@@ -66,7 +66,7 @@ def query(
     from stream_lsh.embedded.preparation import prepare
     from stream_lsh.embedded.querying import query_with
     from stream_lsh.index.reader import IndexReader
-    from stream_lsh.kafka.lookup.once import ask_once
+    from stream_lsh.kafka.lookup.lookup import ask_once
 
     prepare(settings)
     if text is None:

@@ -55,21 +55,26 @@ class Stopped(Exception):
     """The result of a wait is not needed any more."""
 
 
-async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any]) -> T:
-    """The result of `work`. If one of `ends` is done first, `work` is cancelled and has ended when this returns.
+async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any] | asyncio.Event) -> T:
+    """The result of `work`. If one of `ends` is done or set first, `work` is cancelled and has ended when this returns.
 
     Raises:
-        Stopped: one of `ends` was done first.
+        Stopped: one of `ends` was first.
     """
     task = asyncio.ensure_future(work)
+    waits = [asyncio.ensure_future(end.wait()) for end in ends if isinstance(end, asyncio.Event)]
+    futures = [*waits, *(end for end in ends if not isinstance(end, asyncio.Event))]
     try:
-        await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([task, *futures], return_when=asyncio.FIRST_COMPLETED)
+        ended = any(future.done() for future in futures)
     finally:
+        for wait in waits:
+            wait.cancel()
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
         seen(task)
-    if task.cancelled() and any(end.done() for end in ends):
+    if task.cancelled() and ended:
         raise Stopped
     return task.result()
 
@@ -79,6 +84,11 @@ async def waited(event: asyncio.Event, seconds: float) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()
+
+
+def switch(event: asyncio.Event, on: bool) -> None:
+    """Set or clear an event."""
+    (event.set if on else event.clear)()
 
 
 def seen(future: asyncio.Future[Any]) -> None:

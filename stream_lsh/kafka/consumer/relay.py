@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from stream_lsh.kafka.client.clients import consuming, producing, seen, unless
+from stream_lsh.kafka.client.clients import consuming, producing, seen, switch, unless
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.group_member import Expelled, GroupMember
 from stream_lsh.kafka.consumer.output import MOST_BYTES, InOrder, Underway
@@ -237,10 +237,7 @@ class Relay:
         self._look()
 
     def _look(self) -> None:
-        if len(self._order) < MOST_FRAMES and self._order.bytes < MOST_BYTES:
-            self.room.set()
-        else:
-            self.room.clear()
+        switch(self.room, len(self._order) < MOST_FRAMES and self._order.bytes < MOST_BYTES)
 
     def _fail(self, error: BaseException) -> None:
         if not self._refused.done():

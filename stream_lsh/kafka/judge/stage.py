@@ -25,9 +25,8 @@ from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.state import known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
-from stream_lsh.kafka.judge.assembly import Assembly
 from stream_lsh.kafka.judge.deciding import Deciding
-from stream_lsh.kafka.judge.gather import Gather, Outcome
+from stream_lsh.kafka.judge.gather import Assembly, Gather, Outcome
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe

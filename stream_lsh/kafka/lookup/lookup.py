@@ -11,7 +11,7 @@ import asyncio
 import errno
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,29 +23,67 @@ from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.reader import IndexReader
 from stream_lsh.index.store.errors import refusal
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.clients import Stopped, unless
+from stream_lsh.kafka.client.connection import FINAL, admin, cause, explain
 from stream_lsh.kafka.client.reading import existing, read_from, reading
 from stream_lsh.kafka.consumer.decided import Decided, DecisionLog, judged_by
-from stream_lsh.kafka.lookup.alignment import Alignment
-from stream_lsh.kafka.lookup.lag import Behind, Lag
+from stream_lsh.kafka.lookup.alignment import Alignment, Behind, Lag
 from stream_lsh.kafka.lookup.reader import FrameReader, provisional_from
-from stream_lsh.kafka.lookup.shard import LookupShard
+from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.lock import locked
+from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.restarts import Failed
+from stream_lsh.kafka.run.restarts import Failed, may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.progress import Step
 from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.source import ROW_BITS
 
 ROLE = "lookup"
+NO_END = 2**63 - 1
 POLL_MS = 100
 LOOK_SECONDS = 1.0  # between two looks at the commits of the judge
 MEMTABLE_DOCUMENTS = 16_384  # more would be read again for each frame that is opened
 FRAME_SECONDS = 1.0  # a frame answers at least so long, before the next one is applied
 SHARE = 4.0  # and at least so many times as long as opening it took
+PAUSE = 0.5  # seconds between two runs of a single question
 Answer = TypeVar("Answer")
+
+
+class LookupShard(Held):
+    """A replica that matches no frames and writes to no topic. Its folder is never the only copy of the shard, so it
+    is deleted and built again wherever that helps."""
+
+    @property
+    def replica(self) -> Replica:
+        """The replica. Raises RuntimeError if it is not open."""
+        return self._opened()
+
+    def follow(self) -> None:
+        """Follow the changelog again after `activate`."""
+        self.check(self.start, NO_END)
+
+    async def apply(self) -> None:
+        """Apply everything that was taken.
+
+        Raises:
+            Failed, FormatError, StoreError: see `Held.take`.
+        """
+        self.backlog.flush()
+        await self.backlog.wait(-1)
+
+    def check_complete(self) -> None:
+        """Raise StoreError if the changelog lacks rows that documents can match."""
+        if missing := self.replica.missing:
+            raise StoreError(
+                f"the changelog of shard {self.shard} begins at offset {self.start}: it was trimmed, and changes of "
+                f"{missing:,} rows are missing. So the pipeline cannot be looked up; rebuild it under another "
+                "topic_prefix with stream-lsh kafka reindex"
+            )
+
+    def _delete(self, reason: str, *, whole: bool = False) -> None:
+        super()._delete(reason, whole=True)
 
 
 class NotReady(StreamLshError):
@@ -277,3 +315,43 @@ class Lookup:
         now = time.monotonic()
         until = now + max(FRAME_SECONDS, SHARE * (now - began))
         return _Open(FrameReader(self._settings, key, replicas, known), frame, until)
+
+
+async def ask_once(
+    settings: KafkaSettings, folder: Path, question: Callable[[IndexReader], Answer]
+) -> tuple[Answer, AsOf]:  # fmt: skip
+    """The answer to a question, and the frame that it is as of.
+
+    Args:
+        folder: see `Lookup`.
+
+    Raises:
+        NotReady: the pipeline has judged no document yet.
+        BrokerError: Kafka could not be read for `give_up_seconds`.
+        StreamLshError: see `Lookup.follow`.
+    """
+    copy, end = Lookup(settings, folder), time.monotonic() + settings.give_up_seconds
+    while True:
+        try:
+            return await _asked(copy, question)
+        except Exception as error:
+            if not may_pass(error):
+                raise
+            why = await cause(error, settings)
+            if isinstance(why, FINAL) or time.monotonic() > end:
+                raise explain(why, settings) from error
+            await asyncio.sleep(PAUSE)
+
+
+async def _asked(copy: Lookup, question: Callable[[IndexReader], Answer]) -> tuple[Answer, AsOf]:
+    read = asyncio.Event()
+    following = asyncio.create_task(copy.follow(lambda _: read.set()))
+    try:
+        with suppress(Stopped):
+            await unless(read.wait(), following)
+        if following.done():
+            following.result()
+        return await copy.ask(question)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

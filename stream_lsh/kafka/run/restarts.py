@@ -89,24 +89,22 @@ def _known(error: BaseException) -> bool:
     return may_pass(error) or isinstance(error, StreamLshError)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
+    """The error and what it was raised from. contexts: also what was handled when one was raised."""
     found: BaseException | None = error
     seen: list[BaseException] = []
     while found is not None and found not in seen:  # libraries may raise an error from itself
         seen.append(found)
         yield found
-        found = found.__cause__
+        found = found.__cause__ or (found.__context__ if contexts else None)
 
 
 async def _reason(error: Exception, settings: KafkaSettings, stop: asyncio.Event) -> BaseException:
     """The cause of an error; the error itself if `stop` is set before the cause is found."""
-    asked = asyncio.ensure_future(stop.wait())
     try:
-        return await unless(_explained(error, settings), asked)
+        return await unless(_explained(error, settings), stop)
     except Stopped:
         return error
-    finally:
-        asked.cancel()
 
 
 async def _explained(error: Exception, settings: KafkaSettings) -> BaseException:
@@ -130,14 +128,9 @@ def _words(error: BaseException) -> str:
 def _cause_of(cancelled: asyncio.CancelledError) -> Exception:
     """The true error behind a cancellation that this program did not ask for. Closing a client of a broker that is down
     raises what its tasks have left, in place of the error that made it close."""
-    found: list[BaseException] = []
-    error: BaseException | None = cancelled
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    errors_found = [error for error in found if isinstance(error, Exception)]
-    ours = [error for error in errors_found if isinstance(error, StreamLshError)]
-    return next(iter(ours + errors_found), None) or Failed("a call to Kafka was cancelled")
+    found = [error for error in _causes(cancelled, contexts=True) if isinstance(error, Exception)]
+    ours = [error for error in found if isinstance(error, StreamLshError)]
+    return next(iter(ours + found), None) or Failed("a call to Kafka was cancelled")
 
 
 async def keep_running(make: Callable[[], Stage], stop: asyncio.Event, settings: KafkaSettings, probe: Probe) -> None:

@@ -17,7 +17,7 @@ from aiokafka import errors
 
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import BrokerError, StreamLshError
-from stream_lsh.kafka.client.clients import waited
+from stream_lsh.kafka.client.clients import Stopped, unless, waited
 from stream_lsh.kafka.client.connection import FINAL, explain
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, outlast, run
@@ -28,7 +28,7 @@ from stream_lsh.kafka.topics import check
 log = logging.getLogger("stream_lsh.kafka.worker")
 
 Processes = Literal["one", "groups", "roles"]
-Check = Callable[[KafkaSettings, Sequence[str]], Awaitable[None]]
+Check = Callable[[KafkaSettings, Sequence[str]], Coroutine[Any, Any, None]]
 Beside = Callable[[asyncio.Event], Coroutine[None, None, None]]
 GROUPS = (("sign",), ("match",), ("sequence", "judge", "forward", "group"))
 """Roles that share a process by default: sign and match each keep a core busy, the others together less."""
@@ -114,29 +114,25 @@ async def wait_for_kafka(
     logs.hush(asyncio.get_running_loop(), may_pass)
     began = time.monotonic()
     said: float | None = None
-    asked = asyncio.create_task(stop.wait())
     while not stop.is_set():
-        attempt = asyncio.ensure_future(check(settings, roles))
-        await asyncio.wait([attempt, asked], return_when=asyncio.FIRST_COMPLETED)
-        if not attempt.done():
-            attempt.cancel()
+        try:
+            await unless(check(settings, roles), stop)
+        except Stopped:
             return
-        error = attempt.exception()
-        now = time.monotonic()
-        if error is None:
-            asked.cancel()
+        except (errors.KafkaError, OSError, TimeoutError) as error:
+            now = time.monotonic()
+            if isinstance(error, FINAL) or now - began >= settings.give_up_seconds:
+                text = str(explain(error, settings))
+                after = "" if isinstance(error, FINAL) else f" Given up after {now - began:.0f} s (give_up_seconds)."
+                raise BrokerError(text + after) from error
+            if said is None or now - said >= SAY:
+                log.warning("waiting for Kafka at %s (%s)", settings.bootstrap_servers, " ".join(str(error).split()))
+                said = now
+        else:
             if said is not None:
-                log.info("Kafka at %s answers after %.0f s", settings.bootstrap_servers, now - began)
+                seconds = time.monotonic() - began
+                log.info("Kafka at %s answers after %.0f s", settings.bootstrap_servers, seconds)
             return
-        if not isinstance(error, (errors.KafkaError, OSError, TimeoutError)):
-            raise error
-        if isinstance(error, FINAL) or now - began >= settings.give_up_seconds:
-            text = str(explain(error, settings))
-            after = "" if isinstance(error, FINAL) else f" Given up after {now - began:.0f} s (give_up_seconds)."
-            raise BrokerError(text + after) from error
-        if said is None or now - said >= SAY:
-            log.warning("waiting for Kafka at %s (%s)", settings.bootstrap_servers, " ".join(str(error).split()))
-            said = now
         await waited(stop, ASK)
 
 

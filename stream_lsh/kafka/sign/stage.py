@@ -7,7 +7,6 @@ Fetching, signing and sending overlap; signing has its own thread. Between the b
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from stream_lsh.embedded.often import Often
 from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.clients import seen
+from stream_lsh.kafka.client.clients import seen, switch
 from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
@@ -74,16 +73,16 @@ class SignStage(Stage):
     def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
         super().__init__(settings, probe)
         self.topics = topics = Topics.of(settings)
-        self.log = logging.getLogger("stream_lsh.kafka.sign")
         self._relay = Relay(
             settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note, self._placed
         )
+        self.log = self._relay.member.log
         self._pacing = Pacing(settings.linger_ms / 1000)
         self._framer: Framer
         self._attempts = Attempts(settings.data_folder, topics.documents, settings.frame_documents)
         self._schemas: Schemas | None = None
         self._absent = Often(SAY_SECONDS)
-        self._engine_errors = EngineErrors(logging.getLogger("stream_lsh.kafka.sign"))
+        self._engine_errors = EngineErrors(self.log)
         self._pending = Pending(None if settings.window is None else settings.window_ms)
         self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -279,21 +278,12 @@ class SignStage(Stage):
     def _wake(self) -> None:
         """Update the events after a change of what is pending."""
         pending, most = self._pending, self.settings.frame_documents
-        if pending.ready(self._behind):
-            self._available.set()
-        else:
-            self._available.clear()
-        if pending.documents >= most or pending.bytes >= 2 * self.settings.frame_bytes:
-            self._full.set()
-        else:
-            self._full.clear()
+        switch(self._available, pending.ready(self._behind))
+        switch(self._full, pending.documents >= most or pending.bytes >= 2 * self.settings.frame_bytes)
         most = WAITING_FRAMES * self.settings.frame_documents
         self._scarce = [partition for partition in self._unread if partition not in pending]
         self._limited = pending.documents >= most or pending.bytes >= WAITING_BYTES
-        if self._limited and not self._scarce:
-            self._room.clear()
-        else:
-            self._room.set()
+        switch(self._room, not self._limited or bool(self._scarce))
 
     @property
     def _behind(self) -> list[int]:

@@ -21,6 +21,7 @@ from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.feed import file_input
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.pipeline import Stage
+from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import producing
 from stream_lsh.kafka.client.connection import admin, cause, explain
@@ -38,16 +39,6 @@ WAITING_BYTES = 32 * 2**20
 REPORT_SECONDS = 0.25
 _CATCH_UP_SECONDS = 0.1
 _START = Position()
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Progress. documents: acknowledged. bytes_read, bytes_total: of the files on disk, compressed or not."""
-
-    documents: int
-    bytes_read: int
-    bytes_total: int | None
-    seconds: float
 
 
 @dataclass
@@ -209,7 +200,7 @@ class Feeder:
         *,
         key_field: str | None = None,
         rate: float | None = None,
-        report: Callable[[Sent], None] = lambda sent: None,
+        report: Callable[[Progress], None] = lambda sent: None,
         lines: Iterator[list[Line]] | None = None,
         begin: Position = _START,
     ) -> None:
@@ -240,8 +231,8 @@ class Feeder:
         """Documents that the broker has acknowledged."""
         return sum(sender.sent for sender in self._senders)
 
-    async def run(self) -> Sent:
-        """Send all inputs.
+    async def run(self) -> Progress:
+        """Send all inputs. Returns how many documents were acknowledged.
 
         Raises:
             BrokerError: Kafka cannot be reached, has no such topic, or did not accept lines, which are named.
@@ -329,11 +320,11 @@ class Feeder:
         with suppress(Exception):  # a failed report must not end the work
             self._report(self._state())
 
-    def _state(self) -> Sent:
+    def _state(self) -> Progress:
         sizes = [source.size for source in self._sources]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
         read = sum(source.raw_position for source in self._sources)
-        return Sent(self.sent, read, total, time.monotonic() - self._began)
+        return Progress(self.sent, 0, 0, 0, 0, read, total, time.monotonic() - self._began)
 
 
 class _Allowance:

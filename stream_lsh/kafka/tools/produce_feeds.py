@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 from stream_lsh.documents.columns import Fields
+from stream_lsh.embedded.report import Progress
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.produce import Feeder, Sent
+from stream_lsh.kafka.tools.produce import Feeder
 from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.reader import WebFeeds
 
 
 def send_feeds(
     settings: KafkaSettings, feeds: WebFeeds, key_field: str | None, rate: float | None,
-    sent: Callable[[Feeder, Sent], None],
+    sent: Callable[[Feeder, Progress], None],
 ) -> None:  # fmt: skip
     """Read feeds and send their entries, as long as `feeds` goes on.
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.kafka.replica_play import settings_of
 
-from stream_lsh.kafka.judge.assembly import Assembly
-from stream_lsh.kafka.judge.gather import Gather, Outcome
+from stream_lsh.kafka.judge.gather import Assembly, Gather, Outcome
 from stream_lsh.wire.parts import Part, Place, cut
 
 SETTINGS = settings_of()

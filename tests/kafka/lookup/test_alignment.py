@@ -3,8 +3,7 @@
 from support.kafka.replica_play import settings_of
 from support.kafka.stages import KEY
 
-from stream_lsh.kafka.lookup.alignment import Alignment
-from stream_lsh.kafka.lookup.lag import Behind, Lag
+from stream_lsh.kafka.lookup.alignment import Alignment, Behind, Lag
 from stream_lsh.wire.bases import BEGINS, Base, Mark
 from stream_lsh.wire.changes import Change
 

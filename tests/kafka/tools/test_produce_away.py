@@ -15,9 +15,10 @@ from support.kafka.proxy import Proxied, Proxy
 from support.kafka.stages import PATIENCE
 from support.long_form import rotating
 
+from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.produce import Feeder, Sent
+from stream_lsh.kafka.tools.produce import Feeder
 from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
@@ -53,7 +54,7 @@ def test_a_broker_that_goes_away_is_given_up(
     source = tmp_path / "a.jsonl"
     source.write_bytes(lines(0, 100_000))
 
-    def report(sent: Sent) -> None:
+    def report(sent: Progress) -> None:
         if sent.documents and callable(away):
             away(proxy)
 

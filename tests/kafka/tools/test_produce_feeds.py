@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from support.feed_server import FeedServer, item, rss, serving_feeds
 
+from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import produce_feeds
-from stream_lsh.kafka.tools.produce import Feeder, Sent
+from stream_lsh.kafka.tools.produce import Feeder
 from stream_lsh.kafka.tools.produce_feeds import send_feeds
 from stream_lsh.webfeeds.reader import WebFeeds
 
@@ -32,12 +33,12 @@ def test_restart_sends_what_was_not_acknowledged_and_nothing_else(
     away = False
 
     class Fake(Feeder):
-        async def run(self) -> Sent:
+        async def run(self) -> Progress:
             found = [line for lines in self._lines for line in lines]
             if away:
                 raise BrokerError("away")
             taken.extend(f"{(line.key or b'').decode().partition('#')[2]} {line.line}" for line in found)
-            return Sent(len(found), 0, None, 0.1)
+            return Progress(len(found), 0, 0, 0, 0, 0, None, 0.1)
 
     monkeypatch.setattr(produce_feeds, "Feeder", Fake)
     settings = KafkaSettings()

@@ -22,6 +22,7 @@ from support.kafka.stages import records as partition_records
 from support.long_form import rotating
 from support.simulation.runner import simulated
 
+from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError, InputError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.position import commit_alone
@@ -30,7 +31,7 @@ from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import NOTES, Note
 from stream_lsh.kafka.tools import delete, produce
-from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Reader, Sent
+from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Reader
 from stream_lsh.kafka.tools.tail import tail
 
 
@@ -39,7 +40,7 @@ async def settings(make: Make) -> KafkaSettings:
     return await make(partitions=3)
 
 
-async def feed(settings: KafkaSettings, *names: Path, **options: Any) -> tuple[Sent, Feeder]:
+async def feed(settings: KafkaSettings, *names: Path, **options: Any) -> tuple[Progress, Feeder]:
     feeder = Feeder(settings, [str(name) for name in names], **options)
     return await feeder.run(), feeder
 
@@ -62,7 +63,7 @@ async def test_lines_become_records_with_their_ids_as_keys_in_order(settings: Ka
     plain.write_bytes(b"\n".join(lines(0, 1000)))
     packed.write_bytes(gzip.compress(b"\n".join(lines(1000, 1000)) + b"\n"))
     other.write_bytes(zstandard.compress(b"\n\n".join(lines(2000, 1000)) + b"\n"))
-    reports: list[Sent] = []
+    reports: list[Progress] = []
     sent, feeder = await feed(settings, plain, packed, other, report=reports.append)
     assert (sent.documents, feeder.sent, feeder.excluded.count) == (3000, 3000, 0)
     assert sent.bytes_read == sent.bytes_total == sum(path.stat().st_size for path in (plain, packed, other))
