@@ -79,6 +79,16 @@ class Source:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def at(self, rows: Sequence[int]) -> Source:
+        """The documents at these places."""
+        numbers = {i: number for number, i in enumerate(rows)}
+        return Source(
+            self.partitions[rows], self.offsets[rows], [self.ids[i] for i in rows], self.times[rows], self.signed_at,
+            {numbers[i]: why for i, why in self.rejected.items() if i in numbers},
+            {numbers[i]: found for i, found in self.headers.items() if i in numbers},
+            [self.sources[i] for i in rows] if self.sources else [],
+        )  # fmt: skip
+
     def place(self, topic: str, i: int) -> str:
         """Where document i is, for people."""
         return f"{topic}, partition {self.partitions[i]}, offset {self.offsets[i]}, id {shown_id(self.ids[i])}"

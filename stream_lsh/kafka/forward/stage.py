@@ -58,7 +58,6 @@ class ForwardStage(Stage):
         limits = {topic.name: topic.max_message_bytes for topic in wanted(settings)}
         self._batch_bytes = min(BATCH_BYTES, limits[self._topics.unique] - 1024)
         self._sources: dict[int, SourcePartition] = {}
-        self._paused: set[TopicPartition] = set()
         self._open = AsyncExitStack()  # what is open during an assignment
         self._looked = 0.0
         self._unreadable = Unreadable(settings, probe)
@@ -115,16 +114,11 @@ class ForwardStage(Stage):
 
     def _balance(self) -> None:
         """Pause and resume partitions by the room that they have."""
+        paused = self._consumer.paused()
         for source in self._sources.values():
             for place, wants in ((source.documents, source.wants_documents), (source.verdicts, source.wants_verdicts)):
-                if place not in self._member.assigned:
-                    continue
-                if not wants and place not in self._paused:
-                    self._consumer.pause(place)
-                    self._paused.add(place)
-                elif wants and place in self._paused:
-                    self._consumer.resume(place)
-                    self._paused.discard(place)
+                if place in self._member.assigned and wants == (place in paused):
+                    (self._consumer.resume if wants else self._consumer.pause)(place)
 
     # -- taking over and revoking partitions ------------------------------------------------------------------------
 
@@ -225,7 +219,6 @@ class ForwardStage(Stage):
 
     async def _give_up(self) -> None:
         sources, self._sources = self._sources, {}
-        self._paused.clear()
         await asyncio.gather(*(source.close() for source in sources.values()))
         await self._open.aclose()
 

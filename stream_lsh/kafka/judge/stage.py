@@ -216,10 +216,11 @@ class JudgeStage(Stage):
                 frame = gather.take()
                 if frame is None:
                     break
+                work = frame.replies, self._deciding, self._topics.documents, self.settings
                 if sum(len(reply) for reply in frame.replies) > BLOCKING_BYTES:
-                    await asyncio.to_thread(self._decide, records, frame.replies)
+                    await asyncio.to_thread(records.judge, *work)
                 else:
-                    self._decide(records, frame.replies)
+                    records.judge(*work)
             outputs: dict[tuple[str, int], Sequence[Row]] = {
                 (topic, partition): found
                 for topic, kind in ((self._topics.verdicts, records.verdicts), (self._topics.pairs, records.pairs))
@@ -258,9 +259,6 @@ class JudgeStage(Stage):
         position = self._needed(gather)
         if position != self._committed:
             await self._commit({}, position, Judged(gather.last, self._topics.documents, self._decided))
-
-    def _decide(self, records: Records, replies: Sequence[bytes]) -> None:
-        records.judge(replies, self._deciding, self._topics.documents, self.settings)
 
     def _count(self, records: Records, seconds: float) -> None:
         probe = self.probe

@@ -26,7 +26,7 @@ from stream_lsh.documents.times import moment
 from stream_lsh.errors import FormatError, StoreError, StreamLshError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, shown
-from stream_lsh.kafka.client.clients import waited
+from stream_lsh.kafka.client.clients import switch, waited
 from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged_by, judged_so_far
 from stream_lsh.kafka.consumer.delivery import Delivery, delivering
 from stream_lsh.kafka.consumer.position import Reading, place_of
@@ -95,8 +95,8 @@ class SequenceStage(Stage):
         self._accepted: Accepted
         self._window = Window(settings.decision_lag)
         self._together = Together()
-        self._asked = 0.0
-        self._asking: asyncio.Task[None] | None = None
+        self._half = asyncio.Event()  # the window is half full
+        self._asked = asyncio.Event()  # the judge's position is new
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, probe)
         self._done = -1  # offset of the last frame that every shard had answered at the start of this run
@@ -188,9 +188,6 @@ class SequenceStage(Stage):
             await self._read()
         finally:
             self.probe.in_flight(0)  # the member that works now reports what is in flight
-            if self._asking is not None:
-                self._asking.cancel()
-                await asyncio.gather(self._asking, return_exceptions=True)
 
     async def _read(self) -> None:
         while True:
@@ -352,11 +349,16 @@ class SequenceStage(Stage):
     # -- limit on documents in flight to the judge ------------------------------------------------------------------
 
     async def _look(self) -> None:
+        """Ask for the judge's position every second, and more often while the window is half full."""
+        pause = SOONEST
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self._asked_for()
-            if self._asking is None and len(self._window):
-                self._asking = asyncio.create_task(self._ask())
+            switch(self._half, self._window.half)
+            await waited(self._half, LOOK_SECONDS)
+            if len(self._window):
+                before = self._judged
+                await self._ask()
+                pause = SOONEST if self._judged > before else min(LATEST, 1.5 * pause)
+                await asyncio.sleep(pause)
             self.probe.in_flight(len(self._window))
 
     def _forget(self) -> None:
@@ -368,30 +370,16 @@ class SequenceStage(Stage):
         self._together = Together()
         self._window = Window(self.settings.decision_lag)
 
-    def _asked_for(self) -> None:
-        """Take the result of a finished request for the judge's position. Raises its error."""
-        asking = self._asking
-        if asking is not None and asking.done():
-            self._asking = None
-            asking.result()
-
     async def _window_open(self, documents: int) -> None:
-        """Ask for the judge's position in the background. Wait only if there is no room for so many documents."""
-        self._asked_for()
-        if self._asking is None and self._window.half and time.monotonic() - self._asked >= SOONEST:
-            self._asking = asyncio.create_task(self._ask())
-        pause = SOONEST
+        """Wait until there is room for so many documents."""
+        switch(self._half, self._window.half)
         while not self._window.room(documents) and self._relay.positions:
-            if self._asking is None:
-                await asyncio.sleep(pause)
-                pause = min(LATEST, pause * 1.5)
-                self._asking = asyncio.create_task(self._ask())
-            asking, self._asking = self._asking, None
-            await asking
+            self._asked.clear()
+            await waited(self._asked, LATEST)
 
     async def _ask(self) -> None:
         epoch, judged = self._relay.epoch, await judged_by(self._relay.admin, self.topics)
-        self._asked = time.monotonic()
+        self._asked.set()
         self._relay.idle()  # while it waits for the judge, the role has nothing to do
         if epoch == self._relay.epoch:
             self._judged = judged.last

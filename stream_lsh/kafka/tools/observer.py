@@ -17,6 +17,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing, reading, records_to
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import all_committed, patiently
+from stream_lsh.kafka.consumer.state import Commits
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
@@ -36,8 +37,6 @@ LOOKED_AT = ("documents", "signatures", "frames", "changelog", "matches", "verdi
 BACK = (2, 100, 10_000)  # numbers of records before the end in which a partition's last verdict is searched
 
 Places = Mapping[TopicPartition, int]
-Commits = Mapping[str, Mapping[int, tuple[int, str]]]
-"""Commits of a group: offset and metadata, by topic and partition."""
 
 
 class Observer:

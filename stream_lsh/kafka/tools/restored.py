@@ -65,18 +65,14 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
         texts.append(stored.get(i, NOTHING)[0])
         if i not in stored and i not in deletions:
             rejected[place] = source.rejected.get(i, why.get(i, EMPTY))
-    headers = {place: source.headers[i] for place, i in enumerate(rows) if i in source.headers}
-    ids, times = [source.ids[i] for i in rows], source.times[rows]
-    sources = [source.sources[i] for i in rows] if source.sources else []
+    source = source.at(rows)
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     deleted = [place for place, i in enumerate(rows) if i in deletions]
-    columns = Columns(ids, b"".join(texts), ends, times, rejected, deleted=deleted)
+    columns = Columns(source.ids, b"".join(texts), ends, source.times, rejected, deleted=deleted)
     if settings.match_within:
         hashed = np.array([stored.get(i, NOTHING)[1] for i in rows], np.uint64)
         columns = _scoped(columns, hashed, settings, changes[0].key)
-    return columns, Source(
-        source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, columns.rejected, headers, sources
-    )
+    return columns, replace(source, rejected=columns.rejected)
 
 
 def _scoped(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> Columns:
@@ -96,17 +92,8 @@ def _scoped(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, ke
 def pieces(columns: Columns, source: Source, most: int) -> Iterator[tuple[Columns, Source]]:
     """The documents of a frame, split into frames of at most `most` documents."""
     for first in range(0, len(source), most):
-        part = slice(first, first + most)
-        rejected = {i - first: why for i, why in source.rejected.items() if first <= i < first + most}
-        headers = {i - first: found for i, found in source.headers.items() if first <= i < first + most}
-        ids, times = source.ids[part], source.times[part]
-        yield (
-            columns.part(first, min(first + most, len(source))),
-            Source(
-                source.partitions[part], source.offsets[part], ids, times, source.signed_at, rejected, headers,
-                source.sources[part],
-            ),
-        )  # fmt: skip
+        end = min(first + most, len(source))
+        yield columns.part(first, end), source.at(range(first, end))
 
 
 def nothing() -> tuple[Columns, Source]:
