@@ -215,7 +215,8 @@ class SourcePartition:
 def forwarded(
     joined: Iterable[Joined[ConsumerRecord]], largest: int = 2**31, *, json_keys: bool = False
 ) -> tuple[list[Row], list[Row]]:  # fmt: skip
-    """The records for `unique` and for `dead-letters`.
+    """The records for `unique` and for `dead-letters`. Tombstones of a document are before it: they name new
+    representatives, and the key of a superseded document is its id.
 
     Args:
         largest: bytes of the largest dead letter.
@@ -224,11 +225,13 @@ def forwarded(
     unique: list[Row] = []
     letters: list[Row] = []
     for document, verdict in joined:
-        unique += representatives(document, verdict)
+        when = verdict.time if document is None else document.timestamp
+        unique += [(key, None, [*headers], when) for key, headers in verdict.new_representatives]
         if verdict.tombstone:
             unique.append(tombstone(document, verdict))
         if verdict.supersedes:
-            unique.append(superseded(document, verdict, json_keys=json_keys))
+            key = verdict.supersedes if json_keys else plain(verdict.supersedes)
+            unique.append((key, None, [(TOMBSTONE[0], verdict.supersedes)], when))
         if document is None:
             continue
         if verdict.kind == UNIQUE:
@@ -246,19 +249,6 @@ def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
     key = verdict.key if document.key is None else document.key
     brought = [header for header in document.headers if header[0] not in TOMBSTONE]
     return key, None, [*brought, *verdict.tombstone], document.timestamp
-
-
-def superseded(document: ConsumerRecord | None, verdict: Verdict, *, json_keys: bool = False) -> Row:
-    """The tombstone of the document that this one supersedes. Its key is that document's id."""
-    key = verdict.supersedes if json_keys else plain(verdict.supersedes)
-    when = verdict.time if document is None else document.timestamp
-    return key, None, [(TOMBSTONE[0], verdict.supersedes)], when
-
-
-def representatives(document: ConsumerRecord | None, verdict: Verdict) -> list[Row]:
-    """Tombstones that name new representatives for kept documents that ended earlier."""
-    when = verdict.time if document is None else document.timestamp
-    return [(key, None, [*headers], when) for key, headers in verdict.new_representatives]
 
 
 def tombstone_headers(found: Mapping[str, Any]) -> list[Header]:

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -79,7 +78,10 @@ class LocalStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._place: dict[str, Any]
+        self._state: str | None
+        self.position: int
+        self.changelog: int
+        self.time: int
         self.store = self._opened()
 
     @classmethod
@@ -91,11 +93,10 @@ class LocalStore:
             StoreError: another process uses it, or the system refuses access.
         """
         local = cls(folder)
-        known = local._place.get("state")
-        if known != state or local.position > position:
-            if known is not None:
+        if local._state != state or local.position > position:
+            if local._state is not None:
                 log.warning("%s has other groups: it is deleted, and read again from the changelog", folder)
-            local.wipe(state)
+            local._wipe(state)
         return local
 
     def catch_up(self, now: int, kept: int) -> None:
@@ -115,7 +116,7 @@ class LocalStore:
                 "%s was left %s ago, and the changelog keeps tombstones for %s: it is deleted, and read again from the "
                 "changelog", self.folder, duration(left / 1000), duration(kept / 1000),
             )  # fmt: skip
-        self.wipe(self._place["state"], now)
+        self._wipe(self._state, now)
 
     def _opened(self) -> Store:
         with plainly(self.folder):
@@ -123,44 +124,36 @@ class LocalStore:
         try:
             # Not synced: what is lost in a crash of the machine is read again.
             store = Store(self.folder / "db", sync=False)
-            self._place = store.named(PLACE) or {}
+            place = store.named(PLACE) or {}
         except DamagedError as error:
             log.warning("%s is deleted, and read again from the changelog: %s", self.folder, error)
             self._delete()
             return self._opened()
+        self._state = place.get("state")
+        self.position, self.changelog, self.time = (place.get(name, 0) for name in ("position", "changelog", "time"))
         return store
 
     def _delete(self) -> None:
         with plainly(self.folder):
             shutil.rmtree(self.folder)
 
-    def wipe(self, state: str, time: int = 0) -> None:
+    def _wipe(self, state: str | None, time: int = 0) -> None:
         """Make the store an empty one of these groups. time: when its reading of the changelog begins."""
         self.store.close()
         self._delete()
         self.store = self._opened()
-        self._place = {"state": state, "time": time}
+        self._state, self.time = state, time
         self.write({}, 0, None)
-
-    @property
-    def position(self) -> int:
-        return int(self._place.get("position", 0))
-
-    @property
-    def changelog(self) -> int:
-        return int(self._place.get("changelog", 0))
-
-    @property
-    def time(self) -> int:
-        return int(self._place.get("time", 0))
 
     def write(self, changes: Mapping[bytes, bytes | None], position: int, placed: Placed | None) -> None:
         """Write what was committed with a position. placed: one of its changelog records; None: there are none."""
-        self._place |= {"position": position}
+        self.position = position
         if placed is not None:
-            self._place |= {"changelog": placed.offset, "time": max(self.time, placed.time)}
+            self.changelog, self.time = placed.offset, max(self.time, placed.time)
         values = {key: value for key, value in changes.items() if value is not None}
-        values[name_key(PLACE)] = orjson.dumps(self._place)
+        values[name_key(PLACE)] = orjson.dumps(
+            {"state": self._state, "time": self.time, "position": position, "changelog": self.changelog}
+        )
         self.store.write(values, deleted=changes.keys() - values.keys())
 
     async def lacks(self, consumer: AIOKafkaConsumer, changelog: TopicPartition, position: int) -> int:

@@ -199,16 +199,14 @@ def _protobuf(schema: str, references: Sequence[str]) -> Decode:
     for text in references:
         add(text)
     file = add(schema)
-    pool.FindFileByName(file.name)  # raises if something is missing
+    types = [*pool.FindFileByName(file.name).message_types_by_name.values()]  # raises if something is missing
     classes: dict[tuple[int, ...], Any] = {}
 
     def message(path: tuple[int, ...]) -> Any:
-        found = file.message_type[path[0]]
-        name = f"{file.package}.{found.name}" if file.package else found.name
+        found = types[path[0]]
         for place in path[1:]:
-            found = found.nested_type[place]
-            name = f"{name}.{found.name}"
-        return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+            found = found.nested_types[place]
+        return message_factory.GetMessageClass(found)
 
     def decode(value: bytes) -> bytes:
         path, at = _indexes(value)

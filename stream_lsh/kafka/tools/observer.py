@@ -29,7 +29,6 @@ from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
-READ_SECONDS = 10.0
 FETCH_BYTES = 1 << 20  # per partition; a larger record is sent all the same
 READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
          "forward": ("documents", "verdicts"), "group": ("memberships",)}  # fmt: skip
@@ -67,8 +66,9 @@ class Observer:
             KafkaError, OSError: see `connection.explained`.
         """
         partitions = await self._partitions()
-        groups = await self._groups()
-        commits = {role: await self._committed(role) for role in self._settings.roles}
+        names = {role: self._topics.group(role) for role in self._settings.roles}
+        groups = {role: await group_of(self._client, name) for role, name in names.items()}
+        commits = {role: await all_committed(self._client, name) for role, name in names.items()}
         readers = await self._readers(partitions, commits)
         provisional = await self._provisional(readers)  # right away, so that all figures are of the same moment
         records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
@@ -106,13 +106,6 @@ class Observer:
             topic["topic"]: sorted(partition["partition"] for partition in topic["partitions"]) for topic in described
         }
         return {attribute: found[name] for attribute, name in self._names.items()}
-
-    async def _groups(self) -> dict[str, Group]:
-        return {role: await group_of(self._client, self._topics.group(role)) for role in self._settings.roles}
-
-    async def _committed(self, role: str) -> Commits:
-        async with asyncio.timeout(READ_SECONDS):
-            return await all_committed(self._client, self._topics.group(role))
 
     async def _readers(self, partitions: Mapping[str, Sequence[int]], commits: Mapping[str, Commits]) -> list[Reader]:
         reads = {role: READS[role] for role in self._settings.roles}

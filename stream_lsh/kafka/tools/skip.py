@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition
@@ -77,7 +75,7 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     if record is None:
         raise StoreError(f"{where} has no record")
     try:
-        (_part if is_part(record.value or b"") and topic in IN_PARTS else _READ[topic])(record, settings)
+        _decode(topic, record, settings)
     except ForeignError as error:
         raise StoreError(f"{where} needs no skip ({error}): {role} skips such records by itself") from None
     except StoreError as error:
@@ -87,20 +85,19 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     )
 
 
-_READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
-    "signatures": lambda record, settings: Places.of(record.value or b"", settings),
-    "frames": lambda record, settings: [
-        Sequenced.decode(frame, settings) for frame in split_frames(record.value or b"", settings)
-    ],
-    "matches": lambda record, settings: head(record.value or b"", settings),
-    "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
-}
-"""How the reader of a topic decodes a record."""
-IN_PARTS = "frames", "matches"
-
-
-def _part(record: ConsumerRecord, settings: KafkaSettings) -> Part:
-    return Part.decode(record.value or b"", settings)
+def _decode(topic: str, record: ConsumerRecord, settings: KafkaSettings) -> object:
+    """Decode a record as the reader of its topic does."""
+    value = record.value or b""
+    if topic in ("frames", "matches") and is_part(value):
+        return Part.decode(value, settings)
+    match topic:
+        case "signatures":
+            return Places.of(value, settings)
+        case "frames":
+            return [Sequenced.decode(frame, settings) for frame in split_frames(value, settings)]
+        case "matches":
+            return head(value, settings)
+    return read_verdict(record, Topics.of(settings).documents)
 
 
 async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:

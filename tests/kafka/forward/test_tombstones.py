@@ -8,7 +8,7 @@ from aiokafka.structs import ConsumerRecord
 
 from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.forward.join import Joined
-from stream_lsh.kafka.forward.partition import forwarded, read_verdict, representatives, tombstone
+from stream_lsh.kafka.forward.partition import forwarded, read_verdict, tombstone
 
 SOURCE = {"topic": "docs", "partition": 3, "offset": 70}
 REPRESENTATIVE = {
@@ -55,13 +55,13 @@ def test_representatives_that_are_known_later_have_tombstones_under_their_own_ke
     verdict = read_verdict(said(new_representatives=named, new_representative_sources=places), "docs")
     assert not verdict.tombstone
     document = record(b"whatever", b"k", headers=(("traceparent", b"00"),))
-    rows = representatives(document, verdict)
+    rows = forwarded([Joined(document, verdict)])[0]
     assert [(key, value, timestamp) for key, value, _, timestamp in rows] == [
         (b"17", None, 7), ('ü"'.encode(), None, 7)
     ]  # fmt: skip
     assert sorted(rows[0][2]) == sorted([("new-representative", b"17"), *WHERE])
     assert dict(rows[1][2])["new-representative"] == '"ü\\""'.encode()
-    assert [timestamp for *_, timestamp in representatives(None, verdict)] == [8, 8]
+    assert [timestamp for *_, timestamp in forwarded([Joined(None, verdict)])[0]] == [8, 8]
 
 
 @pytest.mark.parametrize(("json_keys", "key"), [(False, "ö".encode()), (True, '"ö"'.encode())])
