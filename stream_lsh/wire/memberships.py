@@ -20,23 +20,12 @@ from stream_lsh.index.rows.layout import UNKNOWN
 from stream_lsh.judging.verdicts import Judgement, Kind
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, Sections, join, pack
+from stream_lsh.wire.replies import ReplyNames
 from stream_lsh.wire.source import MOST_ROWS, Headers, Source, numbers, parsed_headers, plain_headers
 from stream_lsh.wire.trace_context import trace_of
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # offset, predecessor, shift
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The names in a record, by number (`judging.verdicts.Names`)."""
-
-    names: Sequence[bytes]
-
-    def id_of(self, shard: int, row: int) -> bytes:
-        return self.names[row]
-
-    first_of = id_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +144,7 @@ class Memberships:
             was_representative=was_representative > 0,
             left=left,
             representatives=np.stack((np.minimum(representative, 0), representative), axis=1),
-            representative_seqs=representative_seqs, names=_Names(names), later=later,
+            representative_seqs=representative_seqs, names=ReplyNames([names]), later=later,
         )  # fmt: skip
         return cls(offset, predecessor, judgement, times, log, sources, shift, traces)
 

@@ -212,10 +212,10 @@ def source_of(replies: Sequence[Reply]) -> tuple[Source, NDArray[np.bool_] | Non
 class ReplyNames:
     """The names in the replies of all shards, in their order, for a judgement (`judging.verdicts.Names`)."""
 
-    replies: Sequence[Reply]
+    names: Sequence[Sequence[bytes]]
 
     def id_of(self, shard: int, row: int) -> bytes:
-        return self.replies[shard].names[row]
+        return self.names[shard][row]
 
     first_of = id_of
 

@@ -33,7 +33,6 @@ def groups(settings: KafkaSettings, **given: Any) -> None:
     from stream_lsh.embedded.temporary import temporary_folder
     from stream_lsh.kafka.tools.groups import fetch
 
-    chosen = {name: given[name] for name in ("group", "order", "since", "limit", "as_json", "plot")}
     with temporary_folder() as made:
         asyncio.run(fetch(of_pipeline(settings), Path(made)))
-        show_groups(Path(made), **chosen)
+        show_groups(Path(made), **given)

@@ -134,26 +134,17 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         **given,
     )
     private.watch_throttle(consumer, Throttle(settings, f"{settings.topic_prefix}.{role}"))
+    looking: asyncio.Task[None] | None = None
     try:
         await _started(consumer.start, settings)
-        async with _alone(consumer, settings, group):
-            yield consumer
+        if settings.instance is not None and group:
+            looking = asyncio.create_task(watch_name(consumer, settings, group, settings.instance))
+        yield consumer
     finally:
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait([looking])
         await stop_consumer(consumer)
-
-
-@asynccontextmanager
-async def _alone(consumer: AIOKafkaConsumer, settings: KafkaSettings, group: str | None) -> AsyncIterator[None]:
-    """Watch for another worker with our name in the group. If one is seen, the consumer raises UsageError."""
-    if settings.instance is None or group is None:
-        yield
-        return
-    looking = asyncio.create_task(watch_name(consumer, settings, group, settings.instance))
-    try:
-        yield
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
 
 
 async def watch_name(consumer: AIOKafkaConsumer, settings: KafkaSettings, group: str, name: str) -> None:

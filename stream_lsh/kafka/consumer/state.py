@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -45,20 +44,6 @@ def encode(positions: Mapping[TopicPartition, tuple[int, str]]) -> bytes:
     return orjson.dumps({"version": VERSION, "positions": listed})
 
 
-def decode(value: bytes) -> dict[str, Any] | None:
-    """The fields of a value; None if it is of another program.
-
-    Raises:
-        StoreError: a newer version has written it.
-    """
-    with suppress(orjson.JSONDecodeError, KeyError, TypeError):
-        found: dict[str, Any] = orjson.loads(value)
-        if found["version"] > VERSION:
-            raise StoreError(f"it was written by version {found['version']}, this is {VERSION}: upgrade this worker")
-        return found
-    return None
-
-
 async def read(settings: KafkaSettings, isolation: str = "read_committed") -> dict[str, dict[str, Any]]:
     """The latest records of the topic by key; none if there is no such topic.
 
@@ -80,15 +65,18 @@ async def read(settings: KafkaSettings, isolation: str = "read_committed") -> di
     found: dict[str, dict[str, Any]] = {}
     async with reading(settings, isolation_level=isolation) as consumer:
         for record in await between(consumer, place, 0, end):
-            key = (record.key or b"").decode(errors="replace")
             try:
-                fields = decode(record.value or b"")
-            except StoreError as error:
-                raise StoreError(f"{topic}, offset {record.offset}: {error}") from None
-            if fields is None:
+                fields = orjson.loads(record.value or b"")
+                newer = fields["version"] > VERSION
+            except (orjson.JSONDecodeError, KeyError, TypeError):
                 log.warning("%s, offset %d, has no record of a role, and is passed over", topic, record.offset)
                 continue
-            found[key] = fields
+            if newer:
+                raise StoreError(
+                    f"{topic}, offset {record.offset}: it was written by version {fields['version']}, this is "
+                    f"{VERSION}: upgrade this worker"
+                )
+            found[(record.key or b"").decode(errors="replace")] = fields
     return found
 
 

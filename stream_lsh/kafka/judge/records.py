@@ -137,7 +137,7 @@ def _judged(replies: Sequence[Reply], ids: Sequence[bytes], most: int) -> tuple[
     seqs = numbers(replies[0].offset, len(ids))
     most = most or sum(len(found.document) for found in matches)
     while True:
-        judgement = judge(matches, ids, seqs, most, ReplyNames(replies))
+        judgement = judge(matches, ids, seqs, most, ReplyNames([reply.names for reply in replies]))
         found = verdicts(judgement)
         if most <= 1 or max(map(len, found), default=0) <= VERDICT_BYTES:
             return judgement, found

@@ -60,7 +60,13 @@ def test_memberships_say_what_was_judged(tmp_path: Path) -> None:
         found, replies = Memberships.decode(value, SETTINGS), decoded(frame, SETTINGS)
         (source,) = [reply.source for reply in replies if reply.source is not None]
         rows = [i for i, place in enumerate(frame.places) if place.counted]
-        j = judge([r.matches for r in replies], source.ids, numbers(frame.offset, len(source)), 1, ReplyNames(replies))
+        j = judge(
+            [r.matches for r in replies],
+            source.ids,
+            numbers(frame.offset, len(source)),
+            1,
+            ReplyNames([r.names for r in replies]),
+        )
         assert (found.offset, found.predecessor) == (frame.offset, frame.predecessor)
         assert found.judgement.ids == [source.ids[i] for i in rows]
         assert found.sources == [source.sources[i] for i in rows]

@@ -128,7 +128,13 @@ def judged(found: list[Reply], settings: Settings) -> list[bytes]:
     """Verdicts on what counts of a frame, and its pairs, from the replies of all shards."""
     source, accepted = source_of(found)
     seqs = numbers(found[0].offset, len(source))
-    judgement = judge([reply.matches for reply in found], source.ids, seqs, settings.max_matches, ReplyNames(found))
+    judgement = judge(
+        [reply.matches for reply in found],
+        source.ids,
+        seqs,
+        settings.max_matches,
+        ReplyNames([reply.names for reply in found]),
+    )
     lines = verdict_lines(judgement).splitlines()
     if accepted is not None:
         lines = [line for line, counts in zip(lines, accepted, strict=True) if counts]
