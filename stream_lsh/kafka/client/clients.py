@@ -116,6 +116,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         "group_id": Topics.of(settings).group(role),
         "fetch_max_bytes": FETCH_BYTES,
         "max_partition_fetch_bytes": FETCH_BYTES // 4,
+        "auto_offset_reset": "none",  # otherwise a deletion would go unnoticed
         **options,
     }
     group = given["group_id"]
@@ -124,7 +125,6 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         client_id=f"{settings.topic_prefix}.{role}",
         group_instance_id=settings.instance if group else None,
         enable_auto_commit=False,
-        auto_offset_reset="none",
         session_timeout_ms=settings.session_timeout_ms,
         heartbeat_interval_ms=heartbeat_ms(settings),
         max_poll_interval_ms=NEVER_MS,
