@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import far, njit
-from stream_lsh.index.kernel.live_rows import ENTRIES, read_bucket
+from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.row_access import (
     agreement_with,
     equal,
@@ -29,6 +29,7 @@ _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
 _AHEAD = 12  # rows between the one compared and the one prefetched into the cache
+ENTRIES = np.int64(16)  # with `all`, this many times more rows of a bucket are read where some are not visible
 
 
 @njit(forceinline=True)
@@ -92,15 +93,27 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     """Meet the rows in the buckets of document i; with `compare_with = all` also the followers of rows met. Returns how
     many buckets were not read to the end, or -1 if there is no room."""
     batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
-    first, cut, out = batch.starts[i], _FIRST, scratch.out
-    bands = batch.starts[i + 1] - first - 2
+    first, row, entries = batch.starts[i], rows.seen, limits.bucket
+    if not limits.unique and rows.guides < rows.seen:
+        row, entries = rows.guides, ENTRIES * limits.bucket
+    if not limits.unique and any_deleted(rows.deleted_rows):
+        entries = ENTRIES * limits.bucket
+    bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
     # With `all` its text is looked up like a band; otherwise it was looked up before.
     for j in range(bands if limits.unique else bands + 1):
-        if empty(work.memory, scratch.slots[j]) and nowhere(work.hits, first + j):
+        slot, at = scratch.slots[j], first + j
+        if empty(work.memory, slot) and nowhere(work.hits, at):
             continue
-        n, more = read_bucket(j, first + j, limits.bucket, work)
-        if n < 0:
+        most = min(entries, len(scratch.met) - scratch.met_count - 1)
+        if limits.unique and any_deleted(rows.deleted_rows):
+            n, more = read_live(batch.keys[at], slot, work.hits, at, most, work)
+        else:
+            n, more = read(batch.keys[at], slot, work.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+        if more and most < entries:
             return NOTHING
+        if not limits.unique:
+            n, further = up_to(rows, n, out, limits.bucket)
+            more |= further
         cut += more
         _meet(i, n, np.int64(j) if j < limits.bands else NOTHING, work)
     if limits.unique:

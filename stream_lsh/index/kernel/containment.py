@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from stream_lsh.hashing.kernels import far, njit
-from stream_lsh.index.kernel.candidates import home, pass_by
-from stream_lsh.index.kernel.live_rows import read_bucket
-from stream_lsh.index.kernel.row_access import in_ring, word
+from stream_lsh.index.kernel.candidates import ENTRIES, home, pass_by
+from stream_lsh.index.kernel.live_rows import read_live
+from stream_lsh.index.kernel.row_access import in_ring, up_to, word
 from stream_lsh.index.kernel.work import NOTHING, NUMBER, WORK
+from stream_lsh.index.postings.bucket import empty, nowhere, read
 from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.layout import FULL, HALF
 
@@ -32,7 +33,7 @@ def gather_containment(i, work):  # type: ignore[no-untyped-def]
     first = batch.starts[i]
     keys, cut = batch.starts[i + 1] - first - 2, _FIRST
     for j in range(keys):
-        n, more = read_bucket(j, first + j, limits.bucket, work)
+        n, more = _read(j, first + j, work)
         if n < 0:
             return NOTHING
         cut += more
@@ -42,13 +43,13 @@ def gather_containment(i, work):  # type: ignore[no-untyped-def]
     left = keys if alone else keys - cut
     if alone:
         for j in range(keys):
-            n, more = read_bucket(j, first + j, limits.bucket, work)
+            n, more = _read(j, first + j, work)
             if n < 0:
                 return NOTHING
             if more:
                 share(n, _ONE, work)
     if not limits.unique:  # a row with the same text shares all keys, and may have none
-        n, more = read_bucket(keys, first + keys, limits.bucket, work)
+        n, more = _read(keys, first + keys, work)
         if n < 0:
             return NOTHING
         share(n, _SURE, work)
@@ -58,6 +59,32 @@ def gather_containment(i, work):  # type: ignore[no-untyped-def]
     if not limits.unique and (rows.guides < rows.seen or any_deleted(rows.deleted_rows)) and not pass_by(work):
         return NOTHING
     return cut if alone else _FIRST
+
+
+@njit
+def _read(j, at, work):  # type: ignore[no-untyped-def]
+    """The newest rows in the bucket of the document's key j, which is key `at` of the batch, in `scratch.out`. Returns
+    their number, -1 if there is no room; and whether there are more."""
+    batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
+    slot, out, key = scratch.slots[j], scratch.out, batch.keys[at]
+    if empty(work.memory, slot) and nowhere(work.hits, at):
+        return _FIRST, False
+    row, entries, deleted_rows = rows.seen, limits.bucket, any_deleted(rows.deleted_rows)
+    if not limits.unique and rows.guides < rows.seen:
+        row, entries = rows.guides, ENTRIES * limits.bucket
+    if not limits.unique and deleted_rows:
+        entries = ENTRIES * limits.bucket
+    most = min(entries, len(scratch.met) - scratch.met_count - 1)
+    if limits.unique and deleted_rows:
+        n, more = read_live(key, slot, work.hits, at, most, work)
+    else:
+        n, more = read(key, slot, work.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+    if more and most < entries:
+        return NOTHING, False
+    if not limits.unique:
+        n, further = up_to(rows, n, out, limits.bucket)
+        more |= further
+    return n, more
 
 
 @njit

@@ -1,43 +1,17 @@
-"""Reading a bucket of the document: deleted rows are skipped, and with `compare_with = kept` count towards no limit."""
+"""Reading the live rows of a bucket: deleted rows are skipped, and count towards no limit."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.kernel.row_access import row_met_at, up_to
+from stream_lsh.index.kernel.row_access import row_met_at
 from stream_lsh.index.kernel.work import NOTHING
-from stream_lsh.index.postings.bucket import empty, nowhere, read, read_before
+from stream_lsh.index.postings.bucket import read_before
 from stream_lsh.index.postings.memtable import BEHIND_ALL
 from stream_lsh.index.rows.deleted_ranges import SHORTEST, pass_over, remember
-from stream_lsh.index.rows.deleted_rows import any_deleted
 
 _FIRST, _ONE = np.int64(0), np.int64(1)
-ENTRIES = np.int64(16)  # with `all`, this many times more rows of a bucket are read where some are not visible
-
-
-@njit(forceinline=True)
-def read_bucket(j, at, limit, work):  # type: ignore[no-untyped-def]
-    """The newest rows in the bucket of the document's key j, which is key `at` of the batch, in `scratch.out`: at most
-    `limit` that count. Returns their number, -1 if there is no room for the rows met; and whether there are more."""
-    limits, scratch, rows, slot = work.limits, work.scratch, work.rows, work.scratch.slots[j]
-    if empty(work.memory, slot) and nowhere(work.hits, at):
-        return _FIRST, False
-    key, out, deleted = work.batch.keys[at], scratch.out, any_deleted(rows.deleted_rows)
-    row, entries = rows.seen, limit
-    if not limits.unique and (deleted or rows.guides < rows.seen):
-        row, entries = rows.guides, ENTRIES * limit
-    most = min(entries, len(scratch.met) - scratch.met_count - 1)
-    if limits.unique and deleted:
-        n, more = read_live(key, slot, work.hits, at, most, work)
-    else:
-        n, more = read(key, slot, work.hits, at, work.runs, work.memory, row, most, scratch.room, out)
-    if more and most < entries:
-        return NOTHING, False
-    if not limits.unique:
-        n, further = up_to(rows, n, out, limit)
-        more |= further
-    return n, more
 
 
 @njit

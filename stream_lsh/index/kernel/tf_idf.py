@@ -25,7 +25,7 @@ from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import pop, push
 from stream_lsh.index.kernel.containment import share
 from stream_lsh.index.kernel.document_frequency import BITMAP, OWN_SLOTS, count, idf_of, most_rare, slot_of, weigh_among
-from stream_lsh.index.kernel.live_rows import read_bucket, read_live
+from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.replace import NO_TIME, time_of
 from stream_lsh.index.kernel.row_access import copy_words, in_ring, same_hash, word
 from stream_lsh.index.kernel.verify import emit
@@ -41,7 +41,8 @@ from stream_lsh.index.kernel.work import (
     NUMBER,
     WORK,
 )
-from stream_lsh.index.postings.bucket import empty, nowhere, probe
+from stream_lsh.index.postings.bucket import empty, nowhere, probe, read
+from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.keys import posting_key
 from stream_lsh.index.rows.layout import (
     EXACT,
@@ -269,12 +270,22 @@ def _is_open(rows, group):  # type: ignore[no-untyped-def]
 def _meet(i, work):  # type: ignore[no-untyped-def]
     """Meet the rows in the buckets of document i, with the weights of the keys that they share with it. Returns how
     many buckets were not read to the end, or -1 if there is no room."""
-    batch, limits, frequencies = work.batch, work.limits, work.frequencies
-    cut, left = _FIRST, limits.bucket * STORY_KEYS
+    batch, limits, scratch, frequencies = work.batch, work.limits, work.scratch, work.frequencies
+    cut, left, deleted_rows = _FIRST, limits.bucket * STORY_KEYS, any_deleted(work.rows.deleted_rows)
     for j in range(frequencies.keys):
         k, part = frequencies.rarest[j], left // (frequencies.keys - j)
-        n, more = read_bucket(k, batch.starts[i] + k, part, work)
-        if n < 0:
+        slot, at = scratch.slots[k], batch.starts[i] + k
+        if empty(work.memory, slot) and nowhere(work.hits, at):
+            continue
+        most = min(part, len(scratch.met) - scratch.met_count - 1)
+        if deleted_rows:
+            n, more = read_live(batch.keys[at], slot, work.hits, at, most, work)
+        else:
+            n, more = read(
+                batch.keys[at], slot, work.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room,
+                scratch.out,
+            )  # fmt: skip
+        if more and most < part:
             return NOTHING
         cut += more
         left -= n
