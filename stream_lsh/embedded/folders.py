@@ -81,10 +81,7 @@ class FolderInput(Input):
     def lines(self, position: Position) -> Iterator[Lines]:
         files = self._list()
         if len(files) < position.line:
-            raise InputError(
-                f"{self.name} has become shorter: {position.line} files of it were read before, now it has "
-                f"{len(files)}. Put them back, or start with an empty index directory."
-            )
+            raise self._shrunk(f"{position.line} files", len(files), "them")
         yield from self._between(position, len(files))
 
     def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:

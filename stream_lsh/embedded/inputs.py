@@ -121,6 +121,13 @@ class Input(ABC):
         `checksums.first_difference`. Raises InputError."""
         return None
 
+    def _shrunk(self, read: str, now: int, back: str = "the file") -> InputError:
+        """The error of an input that has less now than was read of it. back: what to put back."""
+        return InputError(
+            f"{self.name} has become shorter: {read} of it were read before, now it has {now}. Put {back} back, or "
+            "start with an empty index directory."
+        )
+
     def batches(self, position: Position) -> Iterator[Batch]:
         """Documents from a position on, each batch as soon as its lines are there.
 
@@ -171,7 +178,7 @@ class LineInput(Input):
         with self._opened() as descriptor, contextlib.suppress(Damaged):
             if self._decompress is None:
                 if (size := os.fstat(descriptor).st_size) < position.offset:
-                    self._shrunk(size, position)
+                    raise self._shrunk(f"{position.offset} bytes", size)
                 return first_difference(
                     known, position, lambda at, count: os.pread(descriptor, count, at), everything=everything
                 )
@@ -204,7 +211,7 @@ class LineInput(Input):
                     cut = Blocks(blocks)
                     cut.skip(position.offset)
                     if cut.offset < position.offset:
-                        self._shrunk(cut.offset, position)
+                        raise self._shrunk(f"{position.offset} bytes", cut.offset)
                     blocks, mid_line = cut.rest(), cut.mid_line
                 else:
                     mid_line = self._seek(descriptor, position)
@@ -317,16 +324,10 @@ class LineInput(Input):
         """Seek to the position. Returns whether the byte before it is not a newline."""
         size = os.fstat(descriptor).st_size
         if size < position.offset:
-            self._shrunk(size, position)
+            raise self._shrunk(f"{position.offset} bytes", size)
         os.lseek(descriptor, position.offset, os.SEEK_SET)
         self.raw_position = position.offset
         return os.pread(descriptor, 1, position.offset - 1) != b"\n"
-
-    def _shrunk(self, size: int, position: Position) -> None:
-        raise InputError(
-            f"{self.name} has become shorter: {position.offset} bytes of it were read before, now it has {size}. "
-            "Put the file back, or start with an empty index directory."
-        )
 
 
 def is_document(line: bytes) -> bool:

@@ -23,7 +23,6 @@ from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput, LineRang
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.remote import RemoteFile, is_remote
 from stream_lsh.embedded.tables import DELIMITERS, Part, Table, open_table, table_suffix
-from stream_lsh.errors import InputError
 
 HEAD_BYTES = 4096
 """So many bytes at the beginning and at the end of a file, and its size, are its identity."""
@@ -83,10 +82,7 @@ class TableInput(Input):
     def lines(self, position: Position) -> Iterator[Rows]:
         done, size = position.line, self.size or 0
         if self.table.rows is not None and self.table.rows < done:
-            raise InputError(
-                f"{self.name} has become shorter: {done} rows of it were read before, now it has {self.table.rows}. "
-                "Put the file back, or start with an empty index directory."
-            )
+            raise self._shrunk(f"{done} rows", self.table.rows)
         for part in self.table.parts(done):
             for piece in part.pieces(self.max_documents, self.max_bytes):
                 rows = rows_of(piece, done)
