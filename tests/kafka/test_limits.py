@@ -30,8 +30,8 @@ def words(seed: int, size: int) -> str:
 
 @simulated()
 async def test_a_large_document_and_poison(world: World, cluster: Cluster) -> None:
-    """10 MB go through, twice; what is no document is a dead letter, with its bytes."""
-    large = words(1, 10_000_000)
+    """3 MB go through, twice; what is no document is a dead letter, with its bytes."""
+    large = words(1, 3_000_000)
     poison = [
         Record(0, b"k", None), Record(0, None, b""), Record(0, b"\xff\xfe", b"\x00\xff\x80binary" * 50),
         Record(0, b"x" * 900_000, post("long-key", "one two three four five")), Record(0, b"", b"[]"),
