@@ -1,7 +1,7 @@
 """A table at an address as an output: a file in the index folder while a run writes it, then an object in the store.
 
 The object is replaced as a whole when a run has ended, so it never has a part of one. What was put there stands beside
-the file: whoever is killed puts the same bytes there again.
+the file: a process that is killed puts the same bytes there again when it runs again.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class LookupShard(Held):
 
     @property
     def replica(self) -> Replica:
-        """The replica. Raises RuntimeError if it is not open."""
+        """The replica. Raises Failed if it is not open."""
         return self._opened()
 
     def follow(self) -> None:

@@ -211,8 +211,9 @@ class Held:
             replica.close()
 
     def _opened(self) -> Replica:
+        """The replica. Raises Failed if its folder was deleted meanwhile: the batch that did so is not awaited yet."""
         if self._replica is None:
-            raise RuntimeError(f"shard {self.shard} is not open")
+            raise Failed(f"shard {self.shard} is not open")
         return self._replica
 
     # -- following the changelog ------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class Replica(Copy):
 
     @property
     def shard(self) -> Shard:
-        """The open shard. Raises RuntimeError if it is not open."""
+        """The open shard. Raises RuntimeError if it is not active."""
         if self._shard is None:
             raise RuntimeError(f"shard {self.number} is not active")
         return self._shard

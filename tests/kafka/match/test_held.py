@@ -439,6 +439,22 @@ def windowed(tmp_path_factory: pytest.TempPathFactory) -> Windowed:
 
 
 @pytest.mark.usefixtures("short_memory")
+async def test_a_rebalance_while_a_folder_is_deleted_begins_again(tmp_path: Path, windowed: Windowed) -> None:
+    """The error of the batch that deleted it has not been taken yet."""
+    _, changes, _, start = windowed
+    settings, end = settings_of(tmp_path, **WINDOW), LONG - 5
+    await kept(settings, changes, 5)
+    async with holding(settings, start, end) as held:
+        for offset in range(start, end):
+            assert await held.take(offset, changes[offset], more=True)
+        held.backlog.flush()
+        await asyncio.to_thread(lambda: [one.exception() for one, _ in held.backlog._applying])
+        assert not held.folder.exists()
+        with pytest.raises(Failed, match="is not open"):
+            held.check(start, end)
+
+
+@pytest.mark.usefixtures("short_memory")
 @pytest.mark.parametrize("disk", ["behind", *rotating(["none", "damaged"], 1)])
 async def test_with_a_window_what_is_left_of_the_changelog_is_enough(
     tmp_path: Path, windowed: Windowed, disk: str, caplog: Any
