@@ -287,17 +287,17 @@ def is_there(path: str, state: OutputState, *, strict: bool = True) -> bool:
 
 def file_at(path: str) -> tuple[int, int] | None:
     """Device and inode of a regular file (`-`: standard output), None if it is no such file, or there is none."""
-    status = _status(path)
+    status = _status(path, STANDARD_OUTPUT)
     return (status.st_dev, status.st_ino) if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
 def is_nowhere(path: str) -> bool:
     """Whether a file (`-`: standard output) discards what is written: /dev/null."""
-    status = _status(path)
+    status = _status(path, STANDARD_OUTPUT)
     return status is not None and stat.S_ISCHR(status.st_mode) and status.st_rdev == Path(os.devnull).stat().st_rdev
 
 
-def _status(path: str, standard: int = STANDARD_OUTPUT) -> os.stat_result | None:
+def _status(path: str, standard: int) -> os.stat_result | None:
     """That of a file (`-`: of a descriptor), None if there is none."""
     with contextlib.suppress(OSError, ValueError):
         return os.fstat(standard) if path == STANDARD else Path(path).stat()
