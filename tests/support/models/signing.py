@@ -2,6 +2,7 @@
 
 import re
 import string
+import sys
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
@@ -57,9 +58,15 @@ def is_dropped(char: str) -> bool:
     return unicodedata.category(char)[0] == "P" or char in string.punctuation
 
 
-def is_ignorable(char: str) -> bool:
+@cache
+def ignorable() -> bytes:
+    """For each code point whether it is default-ignorable."""
     data = unicode_data()
-    return bool(data.flags[data.records_of(np.array(ord(char)))] & IGNORABLE)
+    return (data.flags[data.records_of(np.arange(sys.maxunicode + 1))] & IGNORABLE).tobytes()
+
+
+def is_ignorable(char: str) -> bool:
+    return ignorable()[ord(char)] != 0
 
 
 def normalise(text: str, settings: SigningSettings) -> str:
