@@ -62,7 +62,7 @@ def is_dropped(char: str) -> bool:
 def ignorable() -> bytes:
     """For each code point whether it is default-ignorable."""
     data = unicode_data()
-    return (data.flags[data.records_of(np.arange(sys.maxunicode + 1))] & IGNORABLE).tobytes()
+    return (data.flags[data.records_of(np.arange(sys.maxunicode + 1))] & IGNORABLE != 0).tobytes()
 
 
 def is_ignorable(char: str) -> bool:
