@@ -16,8 +16,10 @@ def test_thread():
 
 @pytest.mark.limit(0.2)
 async def test_task():
-    async def the_task():
+    async def the_inner():
         await asyncio.sleep(60)
+    async def the_task():
+        await the_inner()
     await asyncio.create_task(the_task())
 
 @pytest.mark.limit(1)
@@ -40,5 +42,5 @@ def test_stacks_of_all_threads_tasks_and_children(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "3 failed, 1 passed" in done.stdout, done.stdout
     assert done.stdout.count("s are over") >= 3
-    assert "the-thread" in done.stdout and "the_task" in done.stdout
+    assert all(name in done.stdout for name in ("the-thread", "in the_task", "in the_inner"))
     assert b"Current thread" in (tmp_path / "child").read_bytes()

@@ -8,6 +8,7 @@ stacks, too, where their standard error goes: they get SIGABRT.
 import asyncio
 import faulthandler
 import gc
+import inspect
 import io
 import os
 import signal
@@ -27,7 +28,7 @@ AGAIN = 5.0
 """Seconds between two attempts: a failure that is raised in a callback of a loop goes no further than the loop."""
 STDERR = os.dup(2)  # before pytest captures it
 LAST = 60.0
-"""Seconds after the limit: whoever is in code that no signal interrupts then ends the process."""
+"""Seconds after the limit. A process whose code no signal interrupts ends then."""
 
 
 def limit_of(item: pytest.Item) -> float:
@@ -49,8 +50,19 @@ def stacks() -> str:
         traceback.print_stack(frame, file=out)
     for thing in gc.get_objects():
         if issubclass(type(thing), asyncio.Task) and not thing.done():  # isinstance would ask what a proxy stands for
-            thing.print_stack(file=out)
+            print(f"\n{thing!r}:", file=out)
+            for frame in _frames(thing.get_coro()):
+                traceback.print_stack(frame, limit=1, file=out)
     return out.getvalue()
+
+
+def _frames(awaited: object) -> Iterator[FrameType]:
+    """Of a coroutine and of what it waits for, outermost first; a task alone knows the first."""
+    while inspect.iscoroutine(awaited) or inspect.isasyncgen(awaited):
+        frame = awaited.cr_frame if inspect.iscoroutine(awaited) else awaited.ag_frame
+        if frame is not None:
+            yield frame
+        awaited = awaited.cr_await if inspect.iscoroutine(awaited) else awaited.ag_await
 
 
 def _abort_children() -> None:
@@ -61,6 +73,7 @@ def _abort_children() -> None:
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
             if parent == os.getpid() and os.path.realpath(process / "exe") == program:
                 os.kill(int(process.name), signal.SIGABRT)
+                os.waitid(os.P_PID, int(process.name), os.WEXITED | os.WNOWAIT)  # no later test asks one that ends
         except (OSError, ValueError, IndexError):
             continue
 

@@ -19,7 +19,11 @@ from support.kafka.brokers import VERSION, DockerBroker, docker_answers, is_runn
 from support.waiting import until
 
 LOOK = 0.5  # seconds between two looks whether the run has ended
-PROPERTIES = {"log.cleaner.backoff.ms": "1000"}  # else compaction lets us wait for 15 s
+PROPERTIES = {
+    "log.cleaner.backoff.ms": "1000",  # else compaction lets us wait for 15 s
+    "log.initial.task.delay.ms": "1000",
+    "log.retention.check.interval.ms": "1000",  # else what is too old goes after minutes, in whichever test runs then
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,10 @@ class Client:
         await self.ask(FindCoordinatorRequest(key, kind))
 
     async def topic(self, name: str, partitions: int = 1, **config: str) -> int:
-        """Create a topic, and wait until it has leaders."""
-        entries = [(key.replace("_", "."), value) for key, value in config.items()]
+        """Create a topic, and wait until it has leaders. It keeps all records, unless told otherwise: those of `batch`
+        are years old, and a real broker looks for such now and then."""
+        given = {"retention_ms": "-1"} | config
+        entries = [(key.replace("_", "."), value) for key, value in given.items()]
         answer = await self.ask(CreateTopicsRequest([(name, partitions, 1, [], entries)], 10_000, False))
         while True:
             [topic] = (await self.ask(MetadataRequest([name])))["topics"]
@@ -239,7 +241,7 @@ async def offsets(bootstrap: str, prefix: str) -> Answers:
     """Bounds of a partition, times, deleted records."""
     topic, compacted, found = f"{prefix}.offsets", f"{prefix}.compacted", []
     async with connected(bootstrap) as client:
-        await client.topic(topic, message_timestamp_before_max_ms=str(2**62), retention_ms="-1")
+        await client.topic(topic, message_timestamp_before_max_ms=str(2**62))
         await client.topic(compacted, cleanup_policy="compact")
         for place in range(4):
             await client.produce(topic, batch(f"{place}", f"{place}+", time=1000 * place))
