@@ -114,7 +114,7 @@ class _Events(NamedTuple):
         operation = (found.kinds[:, 1] == PLAIN) & (found.spans[:, 1, 1] - begins == 3)
         letters = found.buffer[np.where(operation, begins + 1, 0)] if len(found.buffer) else np.zeros(len(begins))
         read: NDArray[np.bool_] = operation & np.isin(letters, np.frombuffer(b"cru", np.uint8)) & found.objects(2)
-        self._move(read, found.spans[:, 2])
+        self._move(read, found.spans[read, 2])
         return read
 
     def change(self, i: int) -> bytes:
@@ -149,23 +149,25 @@ class _Events(NamedTuple):
     # -- CloudEvents ------------------------------------------------------------------------------------------------
 
     def cloud_events(self) -> NDArray[np.bool_]:
-        """Objects as `data` of events in structured mode, if no field is an attribute."""
-        found = _Scan.of(self.data, self.starts, self.ends, (*REQUIRED, "data"))
-        read = found.objects(4)
-        for place in range(4):
-            lengths = found.spans[:, place, 1] - found.spans[:, place, 0]
-            read &= (found.kinds[:, place] == PLAIN) & (lengths > 2)
-        for i in np.flatnonzero(read).tolist():
-            version = self.data[slice(*found.spans[i, 0].tolist())]
-            read[i] = version == b'"1.0"' and not self.attributes and not (self.headers and self.headers[i])
-        self._move(read, found.spans[:, 4])
-        for i in range(len(self.headers)) if not self.attributes else ():
-            read[i] |= self._is_plain(i)
+        """Events in binary mode, and objects as `data` of events in structured mode, if no field is an attribute."""
+        read = np.zeros(len(self.starts), bool)
+        if self.attributes:
+            return read
+        some = np.arange(len(read))  # may be in structured mode
+        if self.headers:
+            read[:] = [bool(headers) and self._is_plain(i, headers) for i, headers in enumerate(self.headers)]
+            some = np.flatnonzero([not headers for headers in self.headers])
+        found = _Scan.of(self.data, self.starts[some], self.ends[some], (*REQUIRED, "data"))
+        named = found.spans[:, :4]
+        inside = found.objects(4) & found.equal(0, b'"1.0"')
+        inside &= np.all((found.kinds[:, :4] == PLAIN) & (named[..., 1] - named[..., 0] > 2), axis=1)
+        read[some] = inside
+        self._move(some[inside], found.spans[inside, 4])
         return read
 
-    def _is_plain(self, i: int) -> bool:
-        """Whether an event in binary mode is its value as it is. The caller parses the value."""
-        given = dict(self.headers[i])
+    def _is_plain(self, i: int, headers: Headers) -> bool:
+        """Whether event i is one in binary mode, and its value as it is. The caller parses the value."""
+        given = dict(headers)
         return (
             given.get("ce_specversion") == b"1.0"
             and all((given.get(name) or b"\xff").isascii() for name in _HEADERS)
@@ -213,8 +215,8 @@ class _Events(NamedTuple):
     def _line(self, i: int) -> bytes:
         return self.data[int(self.starts[i]) : int(self.ends[i])]
 
-    def _move(self, read: NDArray[np.bool_], spans: Ints) -> None:
-        self.starts[read], self.ends[read] = spans[read, 0], spans[read, 1]
+    def _move(self, events: NDArray[Any], spans: Ints) -> None:
+        self.starts[events], self.ends[events] = spans[:, 0], spans[:, 1]
 
 
 class _Scan(NamedTuple):
@@ -243,6 +245,14 @@ class _Scan(NamedTuple):
         found: NDArray[np.bool_] = self.kinds[:, place] == OTHER
         if len(self.buffer):
             found &= self.buffer[np.where(found, self.spans[:, place, 0], 0)] == ord("{")
+        return found
+
+    def equal(self, place: int, text: bytes) -> NDArray[np.bool_]:
+        """bool[n]: whether the value of the field at this place is this text."""
+        begins, ends = self.spans[:, place].T
+        found: NDArray[np.bool_] = (self.kinds[:, place] == PLAIN) & (ends - begins == len(text))
+        there = self.buffer[begins[found, None] + np.arange(len(text))]
+        found[found] = np.all(there == np.frombuffer(text, np.uint8), axis=1)
         return found
 
 

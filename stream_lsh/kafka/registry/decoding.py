@@ -45,15 +45,15 @@ class Schemas:
 
     def __init__(self, client: Registry) -> None:
         self._client = client
-        self._known: dict[int, Decode | Rejection] = {}
-        self._unknown: dict[int, float] = {}  # by id, until when, by the monotonic clock
+        self._known: dict[bytes, Decode | Rejection] = {}  # by the head of a value: zero bytes before the id
+        self._unknown: dict[bytes, float] = {}  # until when, by the monotonic clock
 
     def missing(self, values: Iterable[bytes | None]) -> list[int]:
         """The ids of schemas that these values need and that are to be fetched."""
         now = time.monotonic()
         heads = {value[:HEAD] for value in values if value is not None and len(value) > HEAD and value[0] == 0}
-        ids = sorted(int.from_bytes(head[1:]) for head in heads)
-        return [id for id in ids if id not in self._known and self._unknown.get(id, 0.0) <= now]
+        asked = [head for head in heads if head not in self._known and self._unknown.get(head, 0.0) <= now]
+        return sorted(map(int.from_bytes, asked))
 
     def fetch(self, id: int) -> None:
         """Fetch a schema.
@@ -61,12 +61,13 @@ class Schemas:
         Raises:
             Absent: the registry gives no answer.
         """
+        head = id.to_bytes(HEAD)
         try:
-            self._known[id] = self._decoder(self._client.schema(id))
+            self._known[head] = self._decoder(self._client.schema(id))
         except Unknown:
             if len(self._unknown) >= MOST_UNKNOWN:
                 self._unknown.clear()
-            self._unknown[id] = time.monotonic() + UNKNOWN_SECONDS
+            self._unknown[head] = time.monotonic() + UNKNOWN_SECONDS
 
     def _decoder(self, found: dict[str, Any]) -> Decode | Rejection:
         kind = found.get("schemaType") or "AVRO"
@@ -120,26 +121,30 @@ class Schemas:
             return None
 
     def _value(self, value: bytes) -> bytes:
-        if len(value) <= HEAD or value[0]:
+        decode, inside = self._known.get(value[:HEAD]), value[HEAD:]
+        if not inside or value[0]:
             raise _Rejected(ENCODED, "the value does not begin with a zero byte and the id of a schema")
-        id = int.from_bytes(value[1:HEAD])
-        decode = self._known.get(id)
         if decode is None:
-            raise _Rejected(UNKNOWN, f"the Schema Registry has no schema {id}")
+            raise _Rejected(UNKNOWN, f"the Schema Registry has no schema {_id(value)}")
         if isinstance(decode, Rejection):
-            raise _Rejected(decode.reason, f"schema {id}: {decode.detail}")
+            raise _Rejected(decode.reason, f"schema {_id(value)}: {decode.detail}")
         try:
-            return decode(value[HEAD:])
+            return decode(inside)
         except MemoryError:
             raise
         except Exception as error:  # whatever a library raises for damaged bytes
-            raise _Rejected(ENCODED, f"it is not encoded with schema {id}: {_words(error)}") from None
+            raise _Rejected(ENCODED, f"it is not encoded with schema {_id(value)}: {_words(error)}") from None
 
 
 class _Rejected(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.why = Rejection(reason, detail)
+
+
+def _id(value: bytes) -> int:
+    """Of a value's schema."""
+    return int.from_bytes(value[1:HEAD])
 
 
 def _words(error: Exception) -> str:
