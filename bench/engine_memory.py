@@ -20,21 +20,20 @@ from bench.corpora import corpus, unpack
 from bench.process import memory_of
 from bench.serve import endless
 from bench.serve_soak import varied
+from bench.small_caches import shrink
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.index import shard
 from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.engine_memory --documents 1000000 --small-caches"
 COLUMNS = {"documents": "documents", "seconds": "seconds", "own_mb": "memory without mapped files, MB"}
-SMALL_SHINGLES, SMALL_HEADS = 1 << 17, 4 << 20
 
 
 def run(given: argparse.Namespace) -> None:
     where = report.environment()
     feed = unpack(corpus(f"posts-{given.repeat or 120}k"), given.data, given.work)
     if given.small_caches:
-        shard.CACHED_SHINGLES, shard.CACHED_HEADS = SMALL_SHINGLES, SMALL_HEADS
+        shrink()
     settings = Settings(text_field=("title", "text"), time_field="ts")
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=given.work, prefix="memory-") as folder:
