@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from support.kafka import stages
 from support.kafka.brokers import Make
 from support.receivers import receiving
+from support.simulation.runner import simulated
 
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier
@@ -44,6 +45,7 @@ def send(settings: KafkaSettings, folder: Path, url: str, *words: str) -> Result
     )
 
 
+@simulated()
 def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
     tell(settings, alert(0), alert(1), b"foreign", alert(2))
     with receiving(lambda n: {1: 500, 3: 400}.get(n, 204)) as receiver:
@@ -70,6 +72,7 @@ def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp
         assert nobody.exit_code and "does not have the topic nobody.alerts" in " ".join(nobody.output.split())
 
 
+@simulated()
 def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
     tell(settings, alert(0), alert(1))
     with receiving(lambda n: 503 if n else 204) as receiver:
