@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 from support.commands import figures, run
 from support.json_lines import read_lines, write_lines
-from support.missing import extra
 
 from stream_lsh.cli.query import STYLE, marked
 from stream_lsh.settings.model import Settings
@@ -150,13 +149,6 @@ def test_evaluate_finds_what_there_is(feed: Path) -> None:
     assert "one shingle in 2 is a key" in shown
     found = figures("evaluate", "-q", feed, *CONTAINMENT, "--sampling", "64")
     assert 0 < found["expected_recall"] < 0.9
-
-
-@pytest.mark.long
-def test_a_picture_of_the_curve(tmp_path: Path) -> None:
-    extra("matplotlib")
-    run("tune", *CONTAINMENT, "--plot", tmp_path / "curve.svg")
-    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_tune(feed: Path) -> None:

@@ -147,9 +147,10 @@ def test_tune_and_its_settings_file(measure: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("measure", [*EVERY, "containment"])
 def test_a_picture_of_the_curve(measure: str, tmp_path: Path) -> None:
     extra("matplotlib")
-    run("tune", *EVERY[measure], "--plot", tmp_path / "curve.svg")
+    run("tune", *EVERY.get(measure, ("--measure", measure)), "--plot", tmp_path / "curve.svg")
     assert (tmp_path / "curve.svg").read_bytes().startswith(b"<?xml")
 
 

@@ -1,4 +1,4 @@
-"""Groups and alerts are the embedded engine's, whoever is killed; and how commands show them."""
+"""Groups and alerts are the embedded engine's, whichever process is killed; and how commands show them."""
 
 import asyncio
 import json

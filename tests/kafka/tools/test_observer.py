@@ -1,4 +1,4 @@
-"""`stream-lsh kafka status` of a pipeline: with nobody, with workers at work, with killed ones."""
+"""`stream-lsh kafka status` of a pipeline: before its start, with workers at work, with killed ones."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
             assert world.seconds < end
             asyncio.run(asyncio.sleep(1))
 
-    # Nobody has been here, but documents have come.
+    # No worker has run, but documents have come.
     asyncio.run(pipeline.create_topics())
     asyncio.run(produce(settings, documents(range(31)), 2))
     found = report(settings)
