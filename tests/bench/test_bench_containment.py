@@ -40,15 +40,11 @@ def test_the_truth_is_that_of_plain_python(kind: str, threshold: float) -> None:
     assert len(pairs) > 20
 
 
-def contained() -> tuple[list[str], set[tuple[int, int]]]:
-    """Texts, and which are contained in which."""
+def test_the_engine_finds_the_truth(tmp_path: Path) -> None:
+    # Texts, and which are contained in which.
     documents = with_quotations(texts(least=30), share=0.5)
     truth = EveryShare(Contained(numbered(documents, "words:3")), 0.5).run()
-    return documents, {*zip(truth.first.tolist(), truth.second.tolist(), strict=True)}
-
-
-def test_the_engine_finds_the_truth(tmp_path: Path) -> None:
-    documents, true = contained()
+    true = {*zip(truth.first.tolist(), truth.second.tolist(), strict=True)}
     run = engine(documents, "words:3", 0.5, tmp_path / "index")
     assert scored(run.pairs, true) == {"recall": 1.0, "precision": 1.0}
     assert scored(set(), set()) == {"recall": None, "precision": None}

@@ -142,13 +142,6 @@ def test_stories_are_found(diary: Diary) -> None:
     assert 0 < diary.pure <= diary.whole
 
 
-def with_groups(week: Week, groups: list[int]) -> Diary:
-    verdicts: list[dict[str, Any]] = [
-        {"kind": "unique", "group": group, "similarity": None, "matches": []} for group in groups
-    ]
-    return judged(week, verdicts)
-
-
 def test_what_goes_wrong_is_counted(week: Week) -> None:
     """Twins taken for the one before, a single report put into the largest event, an article torn out of that."""
     entries = week.feed.entries
@@ -157,7 +150,10 @@ def test_what_goes_wrong_is_counted(week: Week) -> None:
     single = next(n for n, entry in enumerate(entries) if entry.kind == SINGLE and n > first[0])
     torn = max(n for n, entry in enumerate(entries) if entry.story == 0)
     groups[single], groups[torn] = first[0], torn
-    wrong = with_groups(week, groups)
+    verdicts: list[dict[str, Any]] = [
+        {"kind": "unique", "group": group, "similarity": None, "matches": []} for group in groups
+    ]
+    wrong = judged(week, verdicts)
     assert [twin.mistaken for twin in wrong.twins] == [twin.articles for twin in wrong.twins]
     assert sum(its.misplaced for its in wrong.singles) == 1
     (story,) = (story for story in wrong.stories if story.members[0] == first[0])

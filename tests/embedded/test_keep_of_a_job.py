@@ -18,8 +18,18 @@ from stream_lsh.embedded.querying import query
 from stream_lsh.errors import OutputError, StoreError, UsageError
 
 
-def kept_by_reading(folder: Path) -> list[dict[str, Any]]:
-    """What `unique` leaves to who reads it by id, in the order of arrival."""
+def final(inputs: Sequence[str], settings: Settings, path: Path, folder: Path | None) -> bytes:
+    Job(settings, inputs, {"unique": str(path)}, folder, final=True).run()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(("keep", "per"), [("first", None), ("longest", None), ("newest", "source")])
+def test_the_last_choice_is_what_the_lines_leave(tmp_path: Path, keep: str, per: str | None) -> None:
+    settings = Settings(**SURE, **FIELDS, keep=keep, keep_per=per)
+    inputs = written(tmp_path / "inputs", copies(3, 400), 3)
+    run(tmp_path / "run", inputs, settings)
+    # What `unique` leaves to who reads it by id, in the order of arrival.
+    folder = tmp_path / "run"
     lines = [line for path in sorted(folder.parent.glob("inputs/*")) for line in read_lines(path)]
     kept: dict[Any, dict[str, Any]] = {}
     for line in read_lines(folder / "unique"):
@@ -31,20 +41,7 @@ def kept_by_reading(folder: Path) -> list[dict[str, Any]]:
             number = int(line["at"]["input"].rsplit("-")[-1].removesuffix(".jsonl"))
             source = read_lines(folder.parent / "inputs" / f"feed-{number:03}.jsonl")
             kept[line["new_representative"]] = source[line["at"]["line"] - 1]
-    return sorted(kept.values(), key=lines.index)
-
-
-def final(inputs: Sequence[str], settings: Settings, path: Path, folder: Path | None) -> bytes:
-    Job(settings, inputs, {"unique": str(path)}, folder, final=True).run()
-    return path.read_bytes()
-
-
-@pytest.mark.parametrize(("keep", "per"), [("first", None), ("longest", None), ("newest", "source")])
-def test_the_last_choice_is_what_the_lines_leave(tmp_path: Path, keep: str, per: str | None) -> None:
-    settings = Settings(**SURE, **FIELDS, keep=keep, keep_per=per)
-    inputs = written(tmp_path / "inputs", copies(3, 400), 3)
-    run(tmp_path / "run", inputs, settings)
-    expected = kept_by_reading(tmp_path / "run")
+    expected = sorted(kept.values(), key=lines.index)
     alone = final(inputs, settings, tmp_path / "alone", None)
     assert [*read_lines(tmp_path / "alone")] == expected
     assert final(inputs, settings, tmp_path / "again", tmp_path / "run" / "index") == alone

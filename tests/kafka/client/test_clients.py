@@ -171,29 +171,24 @@ def batch(*headers: list[tuple[str, bytes | None]], codec: int = 0, base: int = 
     return data
 
 
-def read(data: bytes) -> list[Any]:
-    private.mend_clients()
-    found = fetcher.MemoryRecords(data)
-    listed = []
-    while found.has_next():
-        each = found.next_batch()
-        assert each.validate_crc()
-        listed += list(each)
-    return listed
-
-
 @pytest.mark.parametrize("codec", [0, 1])
 def test_names_become_text_and_nothing_else_changes(codec: int) -> None:
     bad: list[tuple[str, bytes | None]] = [(Name(b"\xff\xfe"), b"\xff"), (Name(b"a\xc3"), None), ("ü", b"")]
     one: list[tuple[str, bytes | None]] = [("traceparent", b"1")]
     data = batch(one, bad, one, bad, codec=codec) + batch(one, base=4) + batch(bad, base=5)
-    found = read(bytes(data))
-    assert [record.offset for record in found] == list(range(6))
-    assert [record.timestamp for record in found] == [1000, 1001, 1002, 1003, 1000, 1000]
-    assert [record.value[:7] for record in found] == [b"value %d" % i for i in (0, 1, 2, 3, 0, 0)]
+    private.mend_clients()
+    found = fetcher.MemoryRecords(bytes(data))
+    listed = []
+    while found.has_next():
+        each = found.next_batch()
+        assert each.validate_crc()
+        listed += list(each)
+    assert [record.offset for record in listed] == list(range(6))
+    assert [record.timestamp for record in listed] == [1000, 1001, 1002, 1003, 1000, 1000]
+    assert [record.value[:7] for record in listed] == [b"value %d" % i for i in (0, 1, 2, 3, 0, 0)]
     text = [("\\xff\\xfe", b"\xff"), ("a\\xc3", None), ("ü", b"")]
-    assert [record.headers for record in found] == [one, text, one, text, one, text]
-    assert all(type(name) is str for record in found for name, _ in record.headers)
+    assert [record.headers for record in listed] == [one, text, one, text, one, text]
+    assert all(type(name) is str for record in listed for name, _ in record.headers)
 
 
 def test_what_is_damaged_stays_an_error() -> None:

@@ -152,13 +152,6 @@ async def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
     return found
 
 
-def few_keys() -> list[Written]:
-    """Documents that replace one another, and one of a later time: it closes the segment of the others."""
-    kinds = ("unique", "unique", "near_duplicate", "rejected")
-    found = [Written(0, i, b"k%d" % (i % KEYS), b"%d" % i, [], NOW, kinds[i % 4]) for i in range(NUMBER)]
-    return [*found, Written(0, NUMBER, b"last", b"last", [], NOW + 10_000, "unique")]
-
-
 async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> list[Written]:
     """Those that are left, when Kafka has done its work."""
     left: set[int] = set()
@@ -176,7 +169,10 @@ async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> li
 async def test_documents_that_were_compacted_before_they_were_forwarded(
     cluster: Cluster, settings: KafkaSettings
 ) -> None:
-    probe, documents = Probe("forward"), few_keys()
+    # Documents that replace one another, and one of a later time: it closes the segment of the others.
+    kinds = ("unique", "unique", "near_duplicate", "rejected")
+    found = [Written(0, i, b"k%d" % (i % KEYS), b"%d" % i, [], NOW, kinds[i % 4]) for i in range(NUMBER)]
+    probe, documents = Probe("forward"), [*found, Written(0, NUMBER, b"last", b"last", [], NOW + 10_000, "unique")]
     await write_plain(settings, documents)
     await write_verdicts(settings, documents)
     cluster.clean(active=True)

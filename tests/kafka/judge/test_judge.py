@@ -87,14 +87,6 @@ async def until_judged(settings: KafkaSettings, log: Sequence[bytes] | int, vict
     )  # fmt: skip
 
 
-async def feed_and_kill(settings: KafkaSettings, log: Sequence[bytes], victim: Victim) -> None:
-    """Replies in slices, each when the one before is judged or nobody is left to judge: there are many transactions."""
-    for start in range(0, len(log), 10):
-        await reply(settings, log[start : start + 10])
-        await until_judged(settings, log[: start + 10], victim)
-    await asyncio.to_thread(victim.wait_until_dead)
-
-
 @simulated()
 async def test_verdicts_and_pairs_over_several_runs(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -130,7 +122,11 @@ async def test_killed_in_a_transaction(make: Make, tmp_path: Path) -> None:
     victim = Victim("judge", settings, 2)
     # Commit 1 is that of the beginning.
     await until_judged(settings, 0)
-    await feed_and_kill(settings, log, victim)
+    # Replies in slices, each when the one before is judged or nobody is left to judge: there are many transactions.
+    for start in range(0, len(log), 10):
+        await reply(settings, log[start : start + 10])
+        await until_judged(settings, log[: start + 10], victim)
+    await asyncio.to_thread(victim.wait_until_dead)
     async with running(JudgeStage, settings):
         await until_judged(settings, log)
         await reply(settings, [frames[-1].replies[0]])  # a repeat changes nothing

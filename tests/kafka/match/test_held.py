@@ -92,11 +92,7 @@ async def run(
         await followed(held, changes, start, end)
         held.check(start, end)  # another rebalance
         await held.activate()
-        return await replies_of(held, log)
-
-
-async def replies_of(held: Held, log: Sequence[bytes]) -> list[bytes | None]:
-    return [matched.answer and matched.answer.reply for matched in await held.match(log)]
+        return [matched.answer and matched.answer.reply for matched in await held.match(log)]
 
 
 async def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,17 +26,6 @@ from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions
 
 
-def played(settings: Settings, log: list[bytes], folder: Path, seed: int, often: float = 0.8) -> Pipe:
-    """All of a log through all of them; often: how probable trouble is behind a frame. Without a seed there is none."""
-    chance, pipe = random.Random(seed), Pipe(settings, log, folder)
-    for number, sequenced in enumerate(pipe.log):
-        pipe.step(sequenced)
-        if seed and number > 3 and chance.random() < often:
-            pipe.trouble(chance)
-    pipe.close()
-    return pipe
-
-
 def cases(quick: tuple[Any, ...], seeds: Iterable[int], varied: Iterable[dict[str, Any]], share: int) -> list[Any]:
     """Settings, seed and documents."""
     return [quick, *rotating(((given, seed, 1500) for given, seed in product(varied, seeds)), share)]
@@ -64,7 +53,13 @@ def test_as_embedded_whoever_begins_again(
         request.getfixturevalue("short_memory")
     documents = feed_of(settings, n)
     log = frames(settings, documents, seed if settings.window is None else 0)
-    pipe = played(settings, log, tmp_path, seed, often=0.5 if settings.window else 0.8)
+    # All of a log through all of them; often: how probable trouble is behind a frame. Without a seed there is none.
+    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
+    for number, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        if seed and number > 3 and chance.random() < (0.5 if settings.window else 0.8):
+            pipe.trouble(chance)
+    pipe.close()
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
     assert pipe.runs > n // (100 if settings.window else 75) or not seed
     sent = [Decisions.decode(data, settings) for data in pipe.decided]

@@ -352,7 +352,7 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
             for record in documents
             for row in (
                 *(
-                    _representative_tombstone(record, headers)
+                    (_key(json_of(dict(headers)["new-representative"])), None, tuple(headers), record.timestamp)
                     for headers in expected.representatives.get(record.source, ())
                 ),
                 *(
@@ -385,10 +385,6 @@ def _tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[ob
     key = _key(json_of(dict(headers)["id"])) if record.key is None else record.key
     brought = (header for header in record.headers if not header[0].startswith(("new-representative", "id")))
     return key, None, (*brought, *headers), record.timestamp
-
-
-def _representative_tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
-    return _key(json_of(dict(headers)["new-representative"])), None, tuple(headers), record.timestamp
 
 
 def _superseded_tombstone(record: Record, id: Any) -> tuple[object, ...]:
