@@ -194,7 +194,8 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         assert b"stream_lsh_serve_verdicts_total" in service.client.get("/metrics").content
 
 
-def test_events_go_on_over_a_restart(pipeline: Pipeline) -> None:
+def test_events_go_on_over_a_restart(pipeline: Pipeline, tmp_path: Path) -> None:
+    """A service without a copy of the index, with readers alone, or with other settings does what it can, or ends."""
     with serving(pipeline) as service:
         first = service.add_all(stories(40))
         pairs, joined = sum(len(line["matches"]) for line in first), sum(line["kind"] != "unique" for line in first)
@@ -223,6 +224,19 @@ def test_events_go_on_over_a_restart(pipeline: Pipeline) -> None:
         }
         gap = said(service, f"{max(line['seq'] for line in more) + 10**9}.0", 1)
         assert gap[0]["event"] == "gap"
+        check = service.client.post("/v1/check", headers=JSON, content=json.dumps(stories(1)[0]))
+        assert check.status_code == 409 and "--index DIR" in check.json()["detail"]
+    tokens = tmp_path / "tokens.toml"
+    write(tokens, entry("reader", "a-reader-of-this-test", "read"))
+    with serving(pipeline, "--token-file", str(tokens)) as service:
+        post = {"headers": {**JSON, "authorization": "Bearer a-reader-of-this-test"}, "content": b"{}"}
+        assert service.client.post("/v1/documents", **post).status_code == 403
+        assert service.client.get("/v1/stats").status_code == 401
+    other = ("--threshold", "0.5", "--groups", "--source-field", "outlet")
+    broker, there = pipeline.settings.bootstrap_servers, pipeline.topics.prefix
+    for prefix, options, why in ((there, other, "signed with other settings"), ("nowhere", (), "have the topic")):
+        with pytest.raises(AssertionError, match=why):
+            Serving(None, "--bootstrap-servers", broker, "--topic-prefix", prefix, *options)
 
 
 def test_a_verdict_that_does_not_come_in_time_comes_later(broker: Any, prefix: str, tmp_path: Path) -> None:
@@ -302,25 +316,3 @@ def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_pat
             assert seqs == sorted(set(seqs)) and {line["seq"] for line in before + after} < set(seqs)
             code, reported = service.stop()
             assert code == 0 and "Traceback" not in reported, reported
-
-
-def test_what_it_needs(broker: Any, prefix: str, tmp_path: Path) -> None:
-    def refused(*options: str) -> str:
-        with pytest.raises(AssertionError) as error:
-            Serving(None, "--bootstrap-servers", broker.bootstrap, "--topic-prefix", prefix, *options)
-        return str(error.value)
-
-    assert "does not have the topic" in refused()
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
-        pipeline.worker()
-        tokens = tmp_path / "tokens.toml"
-        write(tokens, entry("reader", "a-reader-of-this-test", "read"))
-        with serving(pipeline, "--token-file", str(tokens)) as service:
-            post = {"headers": {**JSON, "authorization": "Bearer a-reader-of-this-test"}, "content": b"{}"}
-            assert service.client.post("/v1/documents", **post).status_code == 403
-            assert service.client.get("/v1/stats").status_code == 401
-        with serving(pipeline) as service:
-            service.add(stories(1)[0])
-            check = service.client.post("/v1/check", headers=JSON, content=json.dumps(stories(1)[0]))
-            assert check.status_code == 409 and "--index DIR" in check.json()["detail"]
-        assert "signed with other settings" in refused("--threshold", "0.5", "--groups", "--source-field", "outlet")
