@@ -233,17 +233,6 @@ def rules(tmp_path: Path) -> Path:
     return tmp_path / "rules"
 
 
-def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
-    """The outputs of a broken run are those of another, to the byte, and its groups those of the model."""
-    broken, undisturbed = folder / "broken", folder / "undisturbed"
-    assert bytes_of(broken, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
-    dropped = set() if settings["keep"] == "newest" else {"copies"}  # then none arrives as a duplicate
-    assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows"} | dropped
-    windows = [information(path / "index").get("window") for path in (broken, undisturbed)]
-    assert windows[0] == windows[1]
-    check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
-
-
 @pytest.mark.parametrize(
     ("shards", "window", "keep"),
     [
@@ -260,7 +249,14 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     run(tmp_path / "undisturbed", inputs, chosen, OUTPUTS, rules)
     broken = broken_off(monkeypatch, lambda: run(tmp_path / "broken", inputs, chosen, OUTPUTS, rules), every=4)
     assert broken > 2
-    same_as_undisturbed(tmp_path, lines, settings)
+    # The outputs of a broken run are those of another, to the byte, and its groups those of the model.
+    halted, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
+    assert bytes_of(halted, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
+    dropped = set() if settings["keep"] == "newest" else {"copies"}  # then none arrives as a duplicate
+    assert {alert["rule"] for alert in read(halted / "alerts")} == {"grows"} | dropped
+    windows = [information(path / "index").get("window") for path in (halted, undisturbed)]
+    assert windows[0] == windows[1]
+    check(halted / "index", of_lines(lines), Settings(**settings), read(halted / "groups"))
 
 
 def job(folder: Path, feeding: Sequence[tuple[str, str | None]], rules: Path | None = None, **more: Any) -> None:

@@ -20,7 +20,7 @@ from support.kafka.header_play import Name
 from support.kafka.stages import running
 
 from stream_lsh.kafka.client import clients, private
-from stream_lsh.kafka.client.clients import Deletion, Stopped, seen, unless
+from stream_lsh.kafka.client.clients import Deletion, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
 from stream_lsh.kafka.client.reading import reading
 from stream_lsh.kafka.run.process import STAGES
@@ -103,36 +103,6 @@ async def test_a_stop_does_not_wait_for_a_server_that_never_answers(role: str, m
         await asyncio.sleep(0.3)
         began = time.monotonic()
     assert time.monotonic() - began < 20  # and not until the request has timed out, or later
-
-
-async def test_work_is_done_unless_something_else_is_done_first() -> None:
-    ended = []
-
-    async def work(seconds: float) -> str:
-        try:
-            await asyncio.sleep(seconds)
-            if seconds:
-                raise ValueError
-            return "done"
-        finally:
-            await asyncio.sleep(0)
-            ended.append(seconds)
-
-    loop = asyncio.get_running_loop()
-    end = loop.create_future()
-    assert await unless(work(0), end) == "done"
-    with pytest.raises(ValueError):
-        await unless(work(0.01), end)
-    loop.call_later(0.01, end.set_result, None)
-    with pytest.raises(Stopped):
-        await unless(work(3600), end)
-    assert ended == [0, 0.01, 3600]
-    outer = asyncio.create_task(unless(work(1800)))
-    await asyncio.sleep(0.01)
-    outer.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await outer
-    assert ended[-1] == 1800
 
 
 async def test_work_that_cancels_itself_was_not_stopped() -> None:

@@ -1,12 +1,15 @@
-"""Shards kept by frames and a changelog, also in parts, answer as the embedded index, whatever is lost or repeated."""
+"""Shards kept by frames and a changelog, one or several, answer as the embedded index, whatever is lost or repeated."""
 
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.kafka.pipe import BLOCK, Pipe
 from support.kafka.replica_play import (
     ANY,
     UPDATES,
@@ -29,8 +32,10 @@ from stream_lsh.documents.document import Document
 from stream_lsh.index.segments.segment import FOLDER
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match.replica import Answer, Replica
+from stream_lsh.kafka.tools.restored import documents as restored
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change, frame_of
+from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.parts import Place, cut
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
@@ -85,7 +90,17 @@ def test_a_shard_answers_as_the_embedded_index_whoever_takes_over(
     assert (mine.count(b'"new_representative"') > 2) == (settings.updates and settings.compare_with == "kept")
     whole = [found[-1] for found in answers]
     if settings.updates and settings.window is None:
-        check_representatives(settings, whole, documents)
+        # A reply says where the representatives stand whom the log has.
+        representatives = 0
+        for found in whole:
+            reply = Reply.decode(reply_of(found), settings)
+            removed = reply.matches.removed[reply.matches.removed[:, 3] >= 0, 2:4].tolist()
+            for name, seq in removed:
+                place = reply.representatives[seq]
+                assert place[0] == 0 and documents[place[1]].id == json.loads(reply.names[name])
+                representatives += 1
+            assert {*reply.representatives} == {seq for _, seq in removed}
+        assert representatives > 3 or settings.compare_with == "all"
     last = disturbed(settings, log, whole, tmp_path / "disturbed")
     check_marks(last, replicas[-1])
     assert not settings.updates or len(marks(last)) > (5 if settings.window else n // 6 // settings.shards)
@@ -93,20 +108,6 @@ def test_a_shard_answers_as_the_embedded_index_whoever_takes_over(
     for replica in replicas:
         replica.close()
         check_folder(replica, n)
-
-
-def check_representatives(settings: Settings, answers: Sequence[Answer], documents: Sequence[Document]) -> None:
-    """A reply says where the representatives stand whom the log has."""
-    representatives = 0
-    for found in answers:
-        reply = Reply.decode(reply_of(found), settings)
-        removed = reply.matches.removed[reply.matches.removed[:, 3] >= 0, 2:4].tolist()
-        for name, seq in removed:
-            place = reply.representatives[seq]
-            assert place[0] == 0 and documents[place[1]].id == json.loads(reply.names[name])
-            representatives += 1
-        assert {*reply.representatives} == {seq for _, seq in removed}
-    assert representatives > 3 or settings.compare_with == "all"
 
 
 def check_marks(one: Replica, other: Replica) -> None:
@@ -263,3 +264,62 @@ def test_parts_at_the_end_of_the_changelog_count_if_the_others_come(tmp_path: Pa
     assert (owner.changelog_offset, owner.begin) == (len(records) + 2, None)
     source.close()
     owner.close()
+
+
+def cases(quick: tuple[Any, ...], seeds: Iterable[int], varied: Iterable[dict[str, Any]], share: int) -> list[Any]:
+    """Settings, seed and documents."""
+    return [quick, *rotating(((given, seed, 1500) for given, seed in product(varied, seeds)), share)]
+
+
+KEPT = [{"shards": shards, "segment_documents": size} for shards in (2, 5) for size in (None, 47)]
+CHANGED = [{**UPDATES, "shards": shards} for shards in (2, 3, 5)]
+WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "seed", "n"),
+    [
+        *cases((KEPT[1], 1, 300), range(8), KEPT, 3),
+        *cases((CHANGED[1], 1, 500), range(6), CHANGED, 2),
+        *cases((WINDOWED[0], 2, 250), (0, 2, 3, 4, 5), WINDOWED, 1),
+    ],
+)
+def test_as_embedded_whoever_begins_again(
+    request: pytest.FixtureRequest, tmp_path: Path, given: dict[str, Any], seed: int, n: int
+) -> None:
+    """New representatives are found where all answers meet; the shards hear of them with the block after the next."""
+    settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
+    if settings.window is not None:
+        request.getfixturevalue("short_memory")
+    documents = feed_of(settings, n)
+    log = frames(settings, documents, seed if settings.window is None else 0)
+    # All of a log through all of them; often: how probable trouble is behind a frame. Without a seed there is none.
+    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
+    for number, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        if seed and number > 3 and chance.random() < (0.5 if settings.window else 0.8):
+            pipe.trouble(chance)
+    pipe.close()
+    assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
+    assert pipe.runs > n // (100 if settings.window else 75) or not seed
+    sent = [Decisions.decode(data, settings) for data in pipe.decided]
+    if not settings.updates:
+        assert sum(len(decisions.names) for decisions in sent) > n // 5
+        return
+    assert b"".join(pipe.said).count(b',"new_representatives":[') > n // 400
+    if settings.window is None:
+        assert (
+            sum(len(d.deleted) for d in sent) > n // 30
+            and sum(int((d.representatives.kind == 0).sum()) for d in sent) > 1
+        )
+        check_restored(settings, pipe.changes, documents)
+
+
+def check_restored(settings: Settings, changes: list[list[bytes]], documents: Sequence[Document]) -> None:
+    """As `reindex --from-changelog` reads them, the changes of all shards have the documents that they store."""
+    for each in zip(*changes, strict=True):
+        found, source = restored([Change.decode(data, settings) for data in each], settings)
+        there = [documents[offset] for offset in source.offsets.tolist()]
+        assert found.ids == [json.dumps(document.id).encode() for document in there]
+        stored = [i for i in range(len(there)) if i not in found.rejected and i not in found.deleted]
+        assert found.texts == "".join([there[i].text or "" for i in stored]).encode()

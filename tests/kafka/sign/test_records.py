@@ -147,24 +147,6 @@ def test_a_large_value_is_refused_without_being_read(format: str) -> None:
     assert found.texts == (b"" if format == "json" else b"y" * 64)
 
 
-def test_text_has_its_id_in_the_key() -> None:
-    settings = KafkaSettings(document_format="text")
-    records = [
-        record("Grüße".encode(), "schlüssel".encode()), record(b'{"id":1}', b"17"), record(b"text", None),
-        record(b"text", b""), record(b"\xff", b"k"), record(b"text", b"\xff"), record(b" \n", b"k"),
-        record(b"text", b"k" * 5000), record(None, None),
-    ]  # fmt: skip
-    found = columns_of(records, settings)
-    assert found.ids[:2] == ['"schlüssel"'.encode(), b'"17"']
-    assert found.texts == "Grüße".encode() + b'{"id":1}'
-    assert {i: why.reason for i, why in found.rejected.items()} == {
-        2: "no_key", 3: "no_key", 4: "not_utf8", 5: "not_utf8", 6: "empty", 7: "id_too_long", 8: "no_value",
-    }  # fmt: skip
-    assert found.ids[4] == b'"k"' and found.ids[5] == b"null"
-    assert "byte 1 of the key" in found.rejected[5].detail
-    assert "byte 1 of the value" in found.rejected[4].detail
-
-
 @pytest.mark.parametrize("format", ["json", "text"])
 def test_line_ids_are_the_places_of_the_records(format: str) -> None:
     settings = KafkaSettings(document_format=format, id_field="@line")
