@@ -24,7 +24,7 @@ from support.short_histories import short_histories
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.rows.layout import DELETED, DROPPED, ERASED, FLAGS, ID, OF
 from stream_lsh.settings.model import Settings
 
@@ -306,27 +306,6 @@ def test_measures(tmp_path: Path, measure: str) -> None:
         assert any(verdict.supersedes is not None for verdict in whole)
     with opened(Settings(**shape), tmp_path / "first") as first, opened(settings, tmp_path / "equal") as index:
         same(verdicts_of(index, equal, 0), verdicts_of(first, equal, 0))
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"keep": "best"}, "keep = 'best' needs rank_field"),
-        ({"rank_field": "r"}, "rank_field is for keep = 'best'"),
-        ({"keep": "newest", "rank_order": ("a",)}, "rank_order is for keep = 'best'"),
-        ({"keep": "newest", "shards": 2}, "keep = 'newest' is for one shard"),
-        ({"keep": "newest", "compare_with": "all"}, "keep = 'newest' is for compare_with = 'kept'"),
-        ({"keep": "newest", "measure": "tf-idf"}, "keep is not used with measure = tf-idf"),
-        ({"keep": "longest", "set_field": "set"}, "keep = 'longest' is for texts"),
-        ({"keep_per": "source"}, "keep_per = 'source' needs source_field"),
-        ({**PER_SOURCE, "shards": 2}, "keep_per = 'source' is for one shard"),
-        ({**PER_SOURCE, "compare_with": "all"}, "keep_per = 'source' is for compare_with = 'kept'"),
-        ({**PER_SOURCE, "measure": "tf-idf"}, "keep_per is not used with measure = tf-idf"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        Settings(**settings)
 
 
 def test_another_keep_is_refused(tmp_path: Path) -> None:
