@@ -20,10 +20,10 @@ from support import commands
 from stream_lsh.demo import desks
 from stream_lsh.demo.diary import show
 from stream_lsh.demo.feed import DESCRIPTIONS, LEAST, SHARES, Entry, Feed, make_feed
-from stream_lsh.demo.spread import CORRECTED, LATE, PRINTED, TWICE, Spreading, lines, make_spread, run_spread
+from stream_lsh.demo.spread import LATE, PRINTED, TWICE, Spreading, lines, make_spread, run_spread
 from stream_lsh.demo.stories import Diary, judged, run_week
 from stream_lsh.demo.story import Desk, Topic, slots
-from stream_lsh.demo.timeline import rows, timeline
+from stream_lsh.demo.timeline import timeline
 from stream_lsh.demo.week import COPIES as KINDS
 from stream_lsh.demo.week import DAY, END, FOLLOW_UP, REPORT, SINGLE, START, Week, happen, make_week, report
 from stream_lsh.evaluation.clusters import agreement
@@ -45,33 +45,6 @@ def test_the_feed_follows_from_the_seed() -> None:
     entries = make_spread(3)
     assert [entry.ts for entry in entries] == sorted(entry.ts for entry in entries)
     assert [json.loads(line) for line in lines(entries)] == [entry.record for entry in entries]
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3, 20])
-def test_what_happens_is_what_was_meant(tmp_path: Path, seed: int) -> None:
-    """One group: all copies join it, the corrected ones stay, and who printed it first is left."""
-    spreading = run_spread(tmp_path / "spread", seed, SETTINGS)
-    assert Counter(event["event"] for event in spreading.events) == {
-        "created": 1, "joined": COPIES - 1, "updated": 1 + CORRECTED, "representative_changed": 1, "left": COPIES - 1,
-    }  # fmt: skip
-    assert {event["group"] for event in spreading.events} == {0}
-    last = spreading.events[-1]
-    assert (last["total_members"], last["live_members"], last["sources"]) == (1 + COPIES, 1, 1 + PRINTED + LATE)
-    assert last["representative"]["id"] == spreading.entries[1].record["id"]
-    (alert,) = spreading.alerts
-    assert (alert["rule"], alert["members"]) == ("spreads", 10)
-
-
-def test_the_table_tells_it(found: tuple[Spreading, Path]) -> None:
-    reported = [(row.papers, row.last.what, row.event.get("event")) for row in rows(found[0])]
-    early = reported.pop(2)[0]
-    assert reported == [
-        (1, "write", None), (1, "print", "created"), (reported[2][0], "print", "joined"), (1, "correct", "updated"),
-        (LATE, "print", "joined"), (CORRECTED, "correct", "updated"), (1, "withdraw", "representative_changed"),
-        (PRINTED + LATE - 1, "withdraw", "left"),
-    ]  # fmt: skip
-    assert [row.alert is not None for row in rows(found[0])].index(True) == 2
-    assert early == 8  # the first member and the first copy were there before
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])

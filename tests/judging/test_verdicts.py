@@ -9,10 +9,9 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_lsh.documents.columns import Rejection
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.rows import layout
-from stream_lsh.judging.verdicts import Judgement, Kind, judge, pair_lines, reasons, verdict_lines
+from stream_lsh.judging.verdicts import Judgement, Kind, judge, pair_lines, verdict_lines
 
 N = 5
 Match = tuple[int, int, int, float]  # document, row, number, similarity
@@ -125,15 +124,6 @@ def test_a_redelivered_document_hears_its_first_verdict_again(kind: int, row: in
         "id": 0, "seq": 100, "kind": "redelivered", "first_kind": Kind(kind).label, "duplicate_of": of,
         "similarity": 0.9 if of else None, "group": 4, "matches": [],
     }  # fmt: skip
-
-
-def test_reasons() -> None:
-    found = shard(status=[layout.INVALID, layout.INVALID, layout.ID_REUSED, layout.NEW, layout.REDELIVERED])
-    parsing = {0: Rejection("wrong_type", "the text is a number")}
-    found.known[4] = 0
-    why = reasons(judged(found), parsing)
-    assert {i: rejection.reason for i, rejection in why.items()} == {0: "wrong_type", 1: "empty", 2: "id_reused"}
-    assert list(parsing) == [0]
 
 
 def test_pairs_name_the_older_first() -> None:
