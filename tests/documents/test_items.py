@@ -108,6 +108,7 @@ def test_what_is_no_vector_is_refused(value: str, reason: str, detail: str) -> N
 )
 def test_numbers_that_are_no_vector_are_rejected(value: Any, detail: str) -> None:
     assert refusal(made(VECTOR, value)) == ("bad_vector", f"the vector {detail}")
+    assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the bit vector has 24 bits, not 16")
 
 
 @pytest.mark.parametrize("zeros", ["[0, 0, 0]", "[0, -0.0, 1e-60]", json.dumps(encoded(0, 0, -0.0))])
@@ -159,10 +160,6 @@ DIGITS = "hexadecimal digits, not 4; what consists of such digits is never taken
 )
 def test_what_are_no_bits_is_refused(value: str, reason: str, detail: str) -> None:
     assert refusal(parsed(BITS, value)) == (reason, f'the field "of.it" {detail}')
-
-
-def test_bytes_of_another_length_are_refused() -> None:
-    assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the bit vector has 24 bits, not 16")
 
 
 def test_hexadecimal_that_is_too_short_is_no_base64() -> None:

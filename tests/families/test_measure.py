@@ -1,6 +1,7 @@
 """What follows from a measure: collision probabilities, keys, signatures, exact distances (MMDS 3.5 to 3.7)."""
 
 import math
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -319,6 +320,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sampling": 2}, "sampling is not used with measure = jaccard"),
     ({"measure": "tf-idf", "shards": 2}, "shards"),
     ({"measure": "tf-idf", "compare_with": "all", "max_verified_matches": 10}, "compare_with"),
+    ({"threshhold": 1}, "threshhold: there is no such setting; did you mean threshold?"),
+    ({"threshold": 7}, "threshold = 7: give a number above 0 and of at most 1"),
+    ({"shingles": "set"}, "words:K"),
     ({"keep": "best"}, "keep = 'best' needs rank_field"),
     ({"rank_field": "r"}, "rank_field is for keep = 'best'"),
     ({"keep": "newest", "rank_order": ("a",)}, "rank_order is for keep = 'best'"),
@@ -335,6 +339,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("given", "message"), REFUSED)
 def test_what_does_not_go_together_is_said(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        Settings.load(None, **given)
-    assert message in str(refused.value)
+    for make in (partial(Settings.load, None), Settings):
+        with pytest.raises(UsageError) as refused:
+            make(**given)
+        assert message in str(refused.value).replace(" (from command line)", "")
