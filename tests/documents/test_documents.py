@@ -3,7 +3,6 @@
 import json
 import lzma
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -502,27 +501,6 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 DELETED = Fields(deleted_field="deleted", time_field="ts")
-
-
-@pytest.mark.parametrize("fields", [DELETED, Fields(deleted_field="meta.gone", time_field="ts")])
-@pytest.mark.parametrize("timed", [True, False])
-def test_what_is_deleted_needs_an_id_only(fields: Fields, timed: bool) -> None:
-    name = b'"deleted":' if fields is DELETED else b'"meta":{"gone":'
-    end = b"" if fields is DELETED else b"}"
-    lines = [
-        b'{"id":"a",' + name + b"true" + end + b"}",
-        b'{"id":"b","text":"x","ts":5,' + name + b" false" + end + b"}",
-        b'{"id":"c","text":"x","ts":6,' + name + b"null" + end + b"}",
-        b'{"id":"d","text":"x","ts":7}',
-        b'{"id":"e","text":3,"ts":8,' + name + b"true " + end + b"}",
-        b'{"id":"f","text":"x","ts":null,' + name + b"true" + end + b"}",
-    ]
-    found = parse(lines, replace(fields, timed=timed))
-    assert not found.rejected
-    assert found.ids == [b'"%c"' % letter for letter in b"abcdef"]
-    assert texts(found) == [b"", b"x", b"x", b"x", b"", b""]
-    assert found.times.tolist() == [NO_TIME, 5000, 6000, 7000, 8000, NO_TIME]
-    assert sorted(found.deleted) == [0, 4, 5]
 
 
 @pytest.mark.parametrize("value", [b"1", b"0", b'"true"', b'"false"', b"[]", b"{}", b"[false]", b"-0", b"1e5"])

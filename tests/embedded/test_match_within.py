@@ -110,24 +110,6 @@ def test_a_scope_is_not_forged() -> None:
     assert len({*hashes[0], *hashes[1]}) == 4
 
 
-def test_queries_in_python(tmp_path: Path) -> None:
-    with Deduplicator(Settings(match_within=["lang"]), tmp_path / "index") as deduplicator:
-        documents = [Document(value or "none", TEXT, within={"lang": value}) for value in ("en", "de", None)]
-        assert [verdict.kind for verdict in deduplicator.process(documents)] == ["unique"] * 3
-    with Deduplicator(index=tmp_path / "index", read_only=True) as deduplicator:
-        assert deduplicator.settings.match_within == ("lang",)
-        for value in ("en", "de", None):
-            [match] = deduplicator.query(TEXT, {"lang": value})
-            assert match.id == (value or "none")
-        assert deduplicator.query(TEXT, {"lang": "fr"}) == []
-        for within, message in (
-            (None, "`within` has no 'lang'"), ({"lnag": "en"}, "`within` has no 'lang'"), ({"lang": 1.5}, "fraction"),
-            ({"lang": "x" * 255}, "256 bytes"), ("lang", "is a string, not a mapping"),
-        ):  # fmt: skip
-            with pytest.raises((TypeError, UsageError), match=message):
-                deduplicator.query(TEXT, within)  # type: ignore[arg-type]
-
-
 def test_a_document_without_its_values_is_rejected() -> None:
     documents = [
         Document("a", TEXT), Document("c", TEXT, within={"lang": "x" * 300}),
