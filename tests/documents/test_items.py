@@ -182,21 +182,6 @@ def test_integers_of_more_than_64_bits() -> None:
     assert refusal(parsed(longest, "9" * 4300))[0] == "bad_bits"
 
 
-def test_a_document_without_its_field() -> None:
-    fields = Fields(time_field=None, item=BITS)
-    line = b'{"id": "a", "text": "no bits"}'
-    found = parse_lines(line, np.array([0]), np.array([len(line)]), fields)
-    assert refusal(found) == ("missing_field", 'there is no field "bits"')
-    assert refusal(columns([Document("a", "a text")], Fields(item=BITS))) == (
-        "missing_field",
-        "the document has no bits",
-    )
-    assert refusal(columns([Document("a", bits=0)], Fields(item=VECTOR))) == (
-        "missing_field",
-        "the document has no vector",
-    )
-
-
 def test_a_deletion_needs_no_vector() -> None:
     line = b'{"id": "a", "deleted": true}'
     fields = Fields(time_field=None, item=VECTOR, deleted_field="deleted")

@@ -177,13 +177,6 @@ def test_a_record_of_frames_has_them_as_they_are_alone() -> None:
         split_frames(join_frames([], SETTINGS), SETTINGS)
 
 
-def test_places_are_read_without_the_rest_of_a_frame() -> None:
-    segments, partitions, offsets, times, _ = Places.of(frame().encode(SETTINGS), SETTINGS)
-    assert np.array_equal(segments, frame().segments)
-    assert partitions.tolist() == [0, 0, 7, 7] and offsets.tolist() == [5, 6, 1 << 40, 2 << 40]
-    assert times is None
-
-
 @pytest.mark.parametrize("accepted", [None, np.array([True, True, False, True])])
 def test_the_batch_of_a_frame_is_the_batch_that_was_signed(accepted: np.ndarray | None) -> None:
     before = sign_batch(SIGNER, hashes(), SETTINGS, parsed())

@@ -214,17 +214,6 @@ async def test_full_disk_names_folder_and_remedy(
             await held.match(whole[0])
 
 
-async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, caplog: Any) -> None:
-    log, changes = whole
-    with caplog.at_level(logging.WARNING):
-        async with holding(settings_of(tmp_path), 8, 10) as held:
-            held.check(8, 10)
-            await followed(held, changes, 8, 10)
-            await held.activate()
-            assert [matched.answer is not None for matched in await held.match(log[10:12])] == [True, True]
-    assert caplog.text.count("begins at offset 8; the shard lacks the 8 records before") == 1
-
-
 @pytest.mark.parametrize("accepted", [False, True])
 @pytest.mark.parametrize("left", ["some", "none"])
 async def test_a_folder_behind_what_is_left_of_the_changelog(

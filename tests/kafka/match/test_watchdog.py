@@ -67,7 +67,7 @@ NO_STALL = {
 @pytest.mark.parametrize("looks", NO_STALL.values(), ids=NO_STALL)
 def test_what_is_no_stall(looks: list[Shard]) -> None:
     play = Play()
-    assert not any([play.look(shard) for shard in looks])
+    assert not any(play.look(shard) for shard in looks)
 
 
 def test_a_paused_process_has_lost_nothing() -> None:

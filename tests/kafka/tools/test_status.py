@@ -124,11 +124,8 @@ def test_documents_are_counted_wherever_they_wait() -> None:
     assert "being compared      55  55 % of 100 (decision_lag)" in text
     assert "with a verdict     130  15/s now" in text
     assert "match     10.0.0.1  10.0.0.2  35 documents  7 s  10 h 00 min" in text
-
-
-def test_a_full_window_is_said() -> None:
-    got = report(seen(decided=105), 100)
-    assert "being compared      95  95 % of 100 (decision_lag); sequence waits for judge" in screen(got)
+    full = screen(report(seen(decided=105), 100))
+    assert "being compared      95  95 % of 100 (decision_lag); sequence waits for judge" in full
 
 
 def test_without_readable_commits_records_are_counted() -> None:
