@@ -82,23 +82,6 @@ def test_each_value_is_as_an_index_of_its_own(compare_with: str, shards: int, ve
     assert sum(verdict.kind == "unique" for verdict in verdicts(documents, **given)) < 0.8 * kept
 
 
-@pytest.mark.parametrize("verify", ["exact", "signature"])
-@pytest.mark.parametrize("shards", [1, 3])
-def test_the_same_text_under_another_value_is_another_text(shards: int, verify: str) -> None:
-    """A duplicate where the value is the same; under the same id what is under it already is another text."""
-    documents = [
-        Document("a", TEXT, within={"lang": "en", "desk": 1}), Document("b", TEXT, within={"lang": "de", "desk": 1}),
-        Document("c", TEXT, within={"lang": "de", "desk": 2}), Document("d", TEXT, within={"desk": 1, "lang": "de"}),
-        Document("a", TEXT, within={"lang": "en", "desk": 1}), Document("a", TEXT, within={"lang": "en", "desk": 2}),
-    ]  # fmt: skip
-    found = verdicts(documents, match_within=["lang", "desk"], shards=shards, verify=verify)
-    assert [(verdict.kind, verdict.duplicate_of) for verdict in found] == [
-        ("unique", None), ("unique", None), ("unique", None), ("exact_duplicate", "b"), ("redelivered", None),
-        ("rejected", None),
-    ]  # fmt: skip
-    assert found[5].reason == "id_reused"
-
-
 def test_a_scope_is_not_forged() -> None:
     """`FORGED` has the murmur3 hash of `acme`. Without the key of the index no such value can be found."""
     documents = [Document(customer, TEXT, within={"customer": customer}) for customer in ("acme", FORGED)]
