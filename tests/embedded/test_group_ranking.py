@@ -105,35 +105,12 @@ def test_a_table_is_that_of_one_commit(tmp_path: Path, monkeypatch: pytest.Monke
     engine.close()
 
 
-WORDS = [f"w{number}" for number in range(400)]
-SETTINGS = {"time_field": "at", "source_field": "outlet", "memtable_documents": 64, "segment_documents": 200}
-
-
-def feed(folder: Path, documents: int, files: int) -> list[str]:
-    """Copies and edits of some hundred texts, with sources and times that run on, jump and are late."""
-    chance, records = random.Random(3), list[dict[str, Any]]()
-    texts = [[chance.choice(WORDS) for _ in range(40)] for _ in range(documents // 8)]
-    for number in range(documents):
-        words = list(chance.choice(texts[: 10 + number // 6] if number % 8 else texts[:1]))
-        if chance.random() < 0.4:
-            words[chance.randrange(40)] = "edited"
-        document: dict[str, Any] = {"id": number, "at": 1_700_000_000 + 60 * number, "text": " ".join(words)}
-        if chance.random() < 0.95:
-            document["outlet"] = f"outlet {chance.randrange(30 if number % 3 else 3)}"
-        if chance.random() < 0.1:
-            document["at"] -= chance.randrange(100_000)
-        records.append(document if chance.random() > 0.01 else {"id": number})
-        if chance.random() < 0.03:
-            records[-1] = chance.choice(records)
-    return written(folder, records, files)
-
-
 def run(
     folder: Path, inputs: list[str], settings: dict[str, Any] | None = None, groups: bool = True,
     only_new: bool = False,
 ) -> None:  # fmt: skip
     outputs = ["verdicts", *(["groups"] if groups else [])]
-    jobs.run(folder, inputs, Settings(**SETTINGS | (settings or {})), outputs, only_new=only_new)
+    jobs.run(folder, inputs, Settings(**SURE | FIELDS | (settings or {})), outputs, only_new=only_new)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -141,7 +118,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_without_times_and_sources(tmp_path: Path) -> None:
-    inputs = feed(tmp_path, 500, 2)
+    inputs = written(tmp_path, copies(3, 500))
     run(tmp_path, inputs, {"time_field": None, "source_field": None})
     assert all(row["first"] is None and row["last"] is None and row["sources"] == 0 for row in rows(tmp_path))
     for how in ({"since": 1}, {"order": "growing"}):
@@ -154,7 +131,7 @@ def test_without_times_and_sources(tmp_path: Path) -> None:
 
 
 def test_an_index_that_keeps_groups_does_so_in_every_run(tmp_path: Path) -> None:
-    inputs = feed(tmp_path, 900, 3)
+    inputs = written(tmp_path, copies(3, 900))
     once, often = tmp_path / "once", tmp_path / "often"
     run(once, inputs)
     run(often, inputs[:1])
