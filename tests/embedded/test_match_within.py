@@ -93,15 +93,6 @@ def test_a_scope_is_not_forged() -> None:
     assert len({*hashes[0], *hashes[1]}) == 4
 
 
-def test_a_document_without_its_values_is_rejected() -> None:
-    documents = [
-        Document("a", TEXT), Document("c", TEXT, within={"lang": "x" * 300}),
-        Document("d", TEXT, within={"lang": "x" * 254}),
-    ]  # fmt: skip
-    found = [verdict.reason for verdict in verdicts(documents, match_within=["lang"])]
-    assert found == ["missing_field", "too_large", None]
-
-
 def test_a_folder_has_no_fields(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text(TEXT)
     with pytest.raises(UsageError, match=r"no fields to match within \(lang\): feed it into an index without"):
