@@ -22,7 +22,7 @@ TIMES = 3  # that a test runs alone before it is too dear
 EXCEPTIONS = {
     "tests/deploy/test_deploy_image.py::test_a_container_compiles_nothing": "installs an image and compiles kernels",
     "tests/kafka/test_chaos.py::test_chaos": "three workers and a broker that are killed and started for a minute",
-    "tests/kafka/test_quorum.py::test_a_lost_quorum": "three brokers of its own, two of which start twice",
+    "tests/kafka/test_chaos.py::test_a_lost_quorum": "three brokers of its own, two of which start twice",
 }
 """Node id, without parameters: why it costs more."""
 

@@ -14,6 +14,7 @@ from markup import blocks
 from stream_lsh.cli import main
 from stream_lsh.judging.events import Change
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.serve.codes import CODES
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -130,3 +131,11 @@ def test_examples_are_what_the_commands_write(tmp_path: Path, monkeypatch: pytes
     assert len(lines) > 12
     for line in lines:
         assert line in said, line
+
+
+def test_problems_has_each_code() -> None:
+    page = (ROOT / "docs/reference/problems.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.+) \| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(name, str(code.status), code.title, code.remedy) for name, code in CODES.items()]
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "stream_lsh/serve").rglob("*.py"))
+    assert set(re.findall(r'\bcode="(\w+)"', sources)) <= set(CODES)

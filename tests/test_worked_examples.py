@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from support.models import distances
-from support.models.amplify import amplify
 from support.models.minhash import (
     as_bag,
     character_shingles,
@@ -12,6 +11,7 @@ from support.models.minhash import (
 
 from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signer
+from stream_lsh.families.tuning import probability
 from stream_lsh.text.settings import SigningSettings
 
 
@@ -56,8 +56,8 @@ def test_editorial_and_factorial(k: int, similarity: float) -> None:
 
 def test_one_band_and_all_of_them() -> None:
     # The deck cuts digits off: 0.000356 is its 0.00035, so 99.9644 % its 99.965 %, and 4.749 % its 4.74 %.
-    assert 1 - amplify(0.8, 20, 5) == pytest.approx(0.00035, abs=0.00001)
-    assert 100 * amplify(0.3, 20, 5) == pytest.approx(4.74, abs=0.01)
+    assert 1 - probability(0.8, 20, 5) == pytest.approx(0.00035, abs=0.00001)
+    assert 100 * probability(0.3, 20, 5) == pytest.approx(4.74, abs=0.01)
     assert band_keys(np.zeros((1, 50), dtype=np.uint32), bands=10, rows=5).shape == (1, 10)
     with pytest.raises(ValueError, match="do not fit"):
         band_keys(np.zeros((1, 49), dtype=np.uint32), bands=10, rows=5)

@@ -174,11 +174,6 @@ def test_a_commit_by_hand_does_not_run_ahead_of_the_verdicts(tmp_path: Path) -> 
     assert deduplicator.facts == {"position": 15}
 
 
-def test_there_are_two_ways_to_commit() -> None:
-    with pytest.raises(UsageError, match="'auto' and 'manual'"):
-        Deduplicator(commit="never")  # type: ignore[arg-type]
-
-
 def test_after_close_nothing_works() -> None:
     deduplicator = Deduplicator()
     deduplicator.close()
@@ -203,19 +198,6 @@ def test_a_reader_stores_nothing(tmp_path: Path) -> None:
                 reader.commit()
     with Deduplicator(index=tmp_path / "state", read_only=True) as reader:
         assert len(reader) == 2
-
-
-def test_an_address_is_no_folder() -> None:
-    with pytest.raises(UsageError, match="folder of this machine"):
-        Deduplicator(index="s3://bucket/index")
-
-
-def test_a_reader_needs_an_index(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="give its folder"):
-        Deduplicator(read_only=True)
-    with pytest.raises(StoreError, match="there is no index"):
-        Deduplicator(index=tmp_path / "none", read_only=True)
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("compare_with", [pytest.param("kept", marks=pytest.mark.long), "all"])

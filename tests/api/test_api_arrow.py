@@ -15,21 +15,6 @@ WORDS = [f"word{number}" for number in range(500)]
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
 
 
-def documents(count: int) -> list[Document]:
-    """With copies, repeated and reused ids, empty texts and new versions."""
-    chance = random.Random(3)
-    found: list[Document] = []
-    for i in range(count):
-        text, dice = " ".join(chance.choices(WORDS, k=30)), chance.random()
-        if found and dice < 0.3:
-            text = str(chance.choice(found).text).replace("word1", "other", 1)
-        same = chance.choice(found) if found and dice > 0.9 else None
-        found.append(
-            Document(same.id if same else i, "" if dice > 0.97 else same.text if same and dice < 0.95 else text)
-        )
-    return found
-
-
 def as_row(verdict: Verdict, ids: str | int | None) -> dict[str, Any]:
     """A verdict as a row of the table; ids: of the table, which a rejected document keeps."""
     new = verdict.new_representative
@@ -45,7 +30,18 @@ def as_row(verdict: Verdict, ids: str | int | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("settings", [Settings(threshold=0.6), Settings(on_conflict="update"), Settings(shards=2)])
 def test_verdicts_are_those_of_process(settings: Settings) -> None:
-    given = documents(3000)  # more than a part
+    # With copies, repeated and reused ids, empty texts and new versions.
+    chance = random.Random(3)
+    found: list[Document] = []
+    for i in range(3000):
+        text, dice = " ".join(chance.choices(WORDS, k=30)), chance.random()
+        if found and dice < 0.3:
+            text = str(chance.choice(found).text).replace("word1", "other", 1)
+        same = chance.choice(found) if found and dice > 0.9 else None
+        found.append(
+            Document(same.id if same else i, "" if dice > 0.97 else same.text if same and dice < 0.95 else text)
+        )
+    given = found  # more than a part
     with Deduplicator(settings) as one, Deduplicator(settings) as other:
         expected = [as_row(verdict, doc.id) for verdict, doc in zip(one.process(given), given, strict=True)]
         table = other.process_batch([document.id for document in given], [document.text for document in given])

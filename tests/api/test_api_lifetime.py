@@ -114,6 +114,16 @@ def test_process_of_no_iterable_raises_at_the_call(documents: Any) -> None:
 def test_arguments_are_checked_at_the_call(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="its folder is given as `index`"):
         Deduplicator(str(tmp_path))  # type: ignore[arg-type]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"commit": "never"}, "'auto' and 'manual'"), ({"index": "s3://bucket/index"}, "folder of this machine"),
+        ({"read_only": True}, "give its folder"),
+    ]  # fmt: skip
+    for given, said in wrong:
+        with pytest.raises(UsageError, match=said):
+            Deduplicator(**given)
+    with pytest.raises(StoreError, match="there is no index"):
+        Deduplicator(index=tmp_path / "none", read_only=True)
+    assert not (tmp_path / "none").exists()
     with Deduplicator(index=tmp_path) as deduplicator:
         for batch in (0, -1, 2.5):
             with pytest.raises(UsageError, match="one or more at a time"):

@@ -27,46 +27,28 @@ def filled() -> Any:
         yield deduplicator
 
 
-@pytest.mark.parametrize("nonsense", [5, None, b"text", ["a"], {"a": 1}, 1.5, Document("a", TEXT)], ids=repr)
-def test_query_of_no_text_raises(filled: Deduplicator, nonsense: Any) -> None:
-    with pytest.raises(TypeError, match=r"the text (to look for )?is "):
-        filled.query(nonsense)
-    with pytest.raises(TypeError, match=r"the text (to look for )?is "):
-        filled.query_batch([TEXT, nonsense])
+NO_TEXT = (5, None, b"text", ["a"], {"a": 1}, 1.5, Document("a", TEXT))
+NONSENSE: list[tuple[dict[str, Any], Any, type[Exception], str]] = [
+    *(({}, asked, TypeError, r"the text (to look for )?is ") for asked in NO_TEXT),
+    *(({}, asked, UsageError, "no character") for asked in ("", " \n")),
+    ({}, TEXT + "\ud800", UsageError, "lone surrogate"),
+    ({"normalize": "punctuation"}, "!!!", UsageError, "nothing of the text is left"),
+    ({"set_field": "tags"}, "text", TypeError, "."), ({"set_field": "tags"}, ["", " "], UsageError, "."),
+    ({"measure": "weighted-jaccard"}, "text", TypeError, "."),
+    ({"measure": "weighted-jaccard"}, {"a": -1.0}, UsageError, "."),
+    ({"measure": "cosine", "dimensions": 2}, {1.0, 2.0}, TypeError, "."),
+    ({"measure": "cosine", "dimensions": 2}, [1.0, 2.0, 3.0], UsageError, "."),
+    ({"measure": "hamming", "dimensions": 16, "max_distance": 1}, [1, 0], TypeError, "."),
+    ({"measure": "hamming", "dimensions": 16, "max_distance": 1}, "00", UsageError, "."),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("nonsense", "message"), [("", "no character"), (" \n", "no character"), (TEXT + "\ud800", "lone surrogate")]
-)
-def test_query_that_cannot_be_compared_raises(filled: Deduplicator, nonsense: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        filled.query(nonsense)
-
-
-def test_query_of_nothing_after_normalisation_raises() -> None:
-    with (
-        Deduplicator(Settings(normalize="punctuation")) as deduplicator,
-        pytest.raises(UsageError, match="nothing of the text is left"),
-    ):
-        deduplicator.query_batch([TEXT, "!!!"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "wrong", "refused"),
-    [
-        ({"set_field": "tags"}, "text", ["", " "]),
-        ({"measure": "weighted-jaccard"}, "text", {"a": -1.0}),
-        ({"measure": "cosine", "dimensions": 2}, {1.0, 2.0}, [1.0, 2.0, 3.0]),
-        ({"measure": "hamming", "dimensions": 16, "max_distance": 1}, [1, 0], "00"),
-    ],
-    ids=["set", "weights", "vector", "bits"],
-)
-def test_query_of_nonsense_raises_whatever_is_compared(settings: dict[str, Any], wrong: Any, refused: Any) -> None:
+@pytest.mark.parametrize(("settings", "asked", "error", "message"), NONSENSE)
+def test_query_of_nonsense_raises(settings: dict[str, Any], asked: Any, error: type[Exception], message: str) -> None:
     with Deduplicator(Settings(**settings)) as deduplicator:
-        with pytest.raises(TypeError):
-            deduplicator.query(wrong)
-        with pytest.raises(UsageError):
-            deduplicator.query(refused)
+        for ask in (deduplicator.query, lambda asked: deduplicator.query_batch([TEXT] * (not settings) + [asked])):
+            with pytest.raises(error, match=message):
+                ask(asked)
 
 
 def test_query_batch_answers_as_query_does(filled: Deduplicator) -> None:

@@ -58,17 +58,6 @@ def fed(folder: Path, documents: list[dict[str, Any]], *options: object) -> list
     return list(zip(verdicts, documents, strict=True))
 
 
-def live(judged: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The latest versions that were not deleted."""
-    found: dict[Any, Any] = {}
-    for verdict, document in judged:
-        if verdict["kind"] == "deleted":
-            found.pop(verdict["id"], None)
-        elif verdict["kind"] in ("unique", "near_duplicate", "exact_duplicate"):
-            found[verdict["id"]] = verdict, document
-    return list(found.values())
-
-
 def audited(folder: Path, *options: object) -> dict[str, Any]:
     return figures("audit", "--index", folder / "index", *options)
 
@@ -92,7 +81,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (False, ()), (True, UPDATES), (True, (*UPDATES, "--shards", "2")), (False, (*SOURCED, "--verify", "signature"))
 ])  # fmt: skip
 def test_counts_are_those_of_the_verdicts(tmp_path: Path, changes: bool, options: tuple[str, ...]) -> None:
-    judged = live(fed(tmp_path, feed(changes=changes), *options))
+    # The latest versions that were not deleted.
+    seen: dict[Any, Any] = {}
+    for verdict, document in fed(tmp_path, feed(changes=changes), *options):
+        if verdict["kind"] == "deleted":
+            seen.pop(verdict["id"], None)
+        elif verdict["kind"] in ("unique", "near_duplicate", "exact_duplicate"):
+            seen[verdict["id"]] = verdict, document
+    judged = list(seen.values())
     found = audited(tmp_path)
     drops = [(verdict, document) for verdict, document in judged if verdict["kind"] != "unique"]
     kinds = Counter(verdict["kind"] for verdict, _ in judged)

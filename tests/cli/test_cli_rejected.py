@@ -74,8 +74,8 @@ SUMMARY = Summary(
 )  # fmt: skip
 
 
-def lines(summary: Summary, dead_letters: str | None = None) -> list[str]:
-    return list(summary_lines(summary, max_matches=100, dead_letters=dead_letters))
+def lines(summary: Summary, dead_letters: str | None = None, **more: bool) -> list[str]:
+    return list(summary_lines(summary, max_matches=100, dead_letters=dead_letters, **more))
 
 
 def test_a_run() -> None:
@@ -99,6 +99,18 @@ def test_where_rejected_documents_are() -> None:
         "index index: 119,980 documents, 70 MB",
     ]
     assert "standard output" in lines(SUMMARY, "-")[-1]
+    calm = lines(replace(SUMMARY, redelivered=0, rejected={}))
+    assert not any("redelivered" in line or "rejected" in line for line in calm)
+    again = replace(SUMMARY, documents=0, unfinished={"feed.jsonl": 1}, already_done=("feed.jsonl",))
+    assert lines(again) == [NO_END.format("1 byte is")]
+
+
+def test_pairs_and_queries_say_what_they_compare_and_add() -> None:
+    found = lines(SUMMARY, pairs=True)
+    assert "2,345 pairs of similar documents with kept documents only (compare_with = kept)" in found
+    assert "2,345 pairs of similar documents" in lines(replace(SUMMARY, compare_with="all"), pairs=True)
+    found = lines(replace(SUMMARY, index_documents=7), queried=True)
+    assert found[-2:] == ["2,345 pairs of similar documents", "nothing was added to the index: 7 documents"]
 
 
 FINISHED = "feed.jsonl was finished by an earlier run: nothing to add"
@@ -122,22 +134,3 @@ NO_END = "the last line of feed.jsonl has no end yet: its {} left for the next r
 def test_what_is_said_only_where_it_happened(given: dict[str, Any], said: list[str]) -> None:
     text, usual = "\n".join(lines(replace(SUMMARY, **given))), "\n".join(lines(SUMMARY))
     assert all(words in text and words not in usual for words in said), text
-
-
-def test_what_did_not_happen_is_excluded() -> None:
-    calm = replace(SUMMARY, redelivered=0, rejected={})
-    assert not any("redelivered" in line or "rejected" in line for line in lines(calm))
-    again = replace(SUMMARY, documents=0, unfinished={"feed.jsonl": 1}, already_done=("feed.jsonl",))
-    assert lines(again) == [NO_END.format("1 byte is")]
-
-
-def test_pairs_of_an_index_of_kept_documents() -> None:
-    found = summary_lines(SUMMARY, max_matches=100, dead_letters=None, pairs=True)
-    assert "2,345 pairs of similar documents with kept documents only (compare_with = kept)" in list(found)
-    found = summary_lines(replace(SUMMARY, compare_with="all"), max_matches=100, dead_letters=None, pairs=True)
-    assert "2,345 pairs of similar documents" in list(found)
-
-
-def test_a_query_adds_nothing() -> None:
-    found = list(summary_lines(replace(SUMMARY, index_documents=7), max_matches=100, dead_letters=None, queried=True))
-    assert found[-2:] == ["2,345 pairs of similar documents", "nothing was added to the index: 7 documents"]

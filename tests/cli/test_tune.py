@@ -97,15 +97,11 @@ def test_a_sample_is_measured_as_if_all_could_match(tmp_path: Path, feed: Path) 
     assert tomllib.loads(snippet(shown))["match_within"] == ["lang"]
 
 
-def test_a_part_of_the_input(feed: Path) -> None:
+def test_a_part_of_the_input_and_too_few_documents(feed: Path, tmp_path: Path) -> None:
     result = tune(feed, "--limit", "50", "--sample", "20")
     assert "Sample: 20 documents of 50, 190 pairs" in result.stdout and "<- set" in result.stdout
-
-
-def test_too_few_documents(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text('{"id": 1, "text": "just one"}\n')
-    result = tune(tmp_path / "one.jsonl")
-    assert "Too few documents" in result.stdout
+    assert "Too few documents" in tune(tmp_path / "one.jsonl").stdout
     (tmp_path / "none.jsonl").write_text("")
     tune(tmp_path / "none.jsonl")
 
@@ -121,9 +117,6 @@ def test_impossible_wishes() -> None:
     result = tune("--threshold", "0.05", "--target-recall", "0.9999", code=2)
     assert "recall 0.99972 or less" in result.stderr
     assert result.stdout == ""
-
-
-def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
     assert "miss the recall of 0.999" in tune("--bands", "5", "--rows", "10").stdout
 
 

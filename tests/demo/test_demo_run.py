@@ -24,12 +24,6 @@ def run(folder: Path) -> Run:
     return run_demo(folder, 600, 11, lambda report: None, kept=True)
 
 
-def shown(run: Run, width: int) -> str:
-    output = StringIO()
-    show(Console(file=output, width=width, highlight=False), run)
-    return output.getvalue()
-
-
 def test_the_engine_finds_what_there_is(run: Run) -> None:
     assert run.score.dropped.recall == 1
     assert run.score.dropped.precision == 1
@@ -86,7 +80,9 @@ def test_examples_are_different_edits_of_different_stories_and_one_in_another_la
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_it_fits_every_width(run: Run, width: int) -> None:
-    text, _, commands = shown(run, width).partition("To go on")
+    output = StringIO()
+    show(Console(file=output, width=width, highlight=False), run)
+    text, _, commands = output.getvalue().partition("To go on")
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "Recall" in text
     assert "100 %" in text

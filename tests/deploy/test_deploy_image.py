@@ -90,23 +90,6 @@ def root() -> Iterator[Path]:
         yield Path(name)
 
 
-def install(environment: Path) -> None:
-    """The package as it is installed, and what it needs from where the tests have it."""
-    venv.create(environment, symlinks=True)
-    packages = next(environment.glob("lib/python3.*/site-packages"))
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(stream_lsh.__file__).parent, packages / "stream_lsh", ignore=ignored)
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-
-
-def warm_up_of_the_image() -> str:
-    """The step of the Dockerfile that compiles, as a shell would run it."""
-    step = next(
-        s["value"] for s in dockerfile() if s["instruction"] == "RUN" and "stream_lsh.embedded.warming" in s["value"]
-    )
-    return re.sub(r"\s*\\\n\s*", " ", step)
-
-
 def cpu() -> str:
     """The kind of processor that the image is built for."""
     return next(
@@ -141,9 +124,18 @@ def test_a_container_compiles_nothing(root: Path) -> None:
     built, feed = root / "build" / "stream-lsh", root / "feed.jsonl"
     feed.write_text("".join(json.dumps(document) + "\n" for document in FEED))
     feed.chmod(0o644)
-    install(built)
+    # The package as it is installed, and what it needs from where the tests have it.
+    venv.create(built, symlinks=True)
+    packages = next(built.glob("lib/python3.*/site-packages"))
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(stream_lsh.__file__).parent, packages / "stream_lsh", ignore=ignored)
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     system = {"PATH": os.environ["PATH"], "CPU": cpu(), "HOME": str(root / "nobody")}
-    subprocess.run(["sh", "-c", warm_up_of_the_image().replace(PLACE, str(built))], env=system, check=True)
+    # The step of the Dockerfile that compiles, as a shell would run it.
+    step = next(
+        s["value"] for s in dockerfile() if s["instruction"] == "RUN" and "stream_lsh.embedded.warming" in s["value"]
+    )
+    subprocess.run(["sh", "-c", re.sub(r"\s*\\\n\s*", " ", step).replace(PLACE, str(built))], env=system, check=True)
     assert {"tf_idf", "containment"} <= {name.partition(".")[0] for name in compiled(built / "share")}
     (root / "image").mkdir()
     moved = built.rename(root / "image" / "stream-lsh")

@@ -28,20 +28,16 @@ def samples() -> dict[str, set[str]]:
     """What is told to Prometheus: the name of each sample and its labels."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    found: dict[str, set[str]] = {"up": set(), "process_resident_memory_bytes": set()} | served()
-    for family in text_string_to_metric_families(exposition()):
-        for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
-
-
-def served() -> dict[str, set[str]]:
-    """The samples of a service, by the table of its metrics. tests/serve compares the table with a service."""
-    found = {}
+    # The samples of a service, by the table of its metrics. tests/serve compares the table with a service.
+    seen = {}
     for name, labels, meaning in rows(METRICS, "metric of serve"):
         kinds = ("_bucket", "_sum", "_count") if meaning.startswith("histogram") else ("",)
         for kind in kinds:
-            found[name.strip("`") + kind] = {*labels.split(", "), *(["le"] if kind == "_bucket" else [])} - {""}
+            seen[name.strip("`") + kind] = {*labels.split(", "), *(["le"] if kind == "_bucket" else [])} - {""}
+    found: dict[str, set[str]] = {"up": set(), "process_resident_memory_bytes": set()} | seen
+    for family in text_string_to_metric_families(exposition()):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
     return found
 
 

@@ -21,8 +21,9 @@ def page(name: str) -> str:
     return (RUNBOOK / f"{name}.md").read_text(encoding="utf-8")
 
 
-def texts() -> list[str]:
-    """The messages of the package; what is filled in is left out."""
+@pytest.mark.long
+def test_messages_are_those_of_the_code() -> None:
+    # The messages of the package; what is filled in is left out.
     found = []
     for path in (ROOT / "stream_lsh").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -31,12 +32,7 @@ def texts() -> list[str]:
                 found.append("".join(str(part) for part in parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)
-    return [re.sub("(\0|%[.0-9]*[sdf])+", "…", text) for text in found]
-
-
-@pytest.mark.long
-def test_messages_are_those_of_the_code() -> None:
-    known = texts()
+    known = [re.sub("(\0|%[.0-9]*[sdf])+", "…", text) for text in found]
     section = ERRORS.read_text(encoding="utf-8").partition("## Messages on Kafka\n")[2]
     messages = re.findall(r"\*\*`(.+?)`\*\*", section)
     assert len(messages) > 30

@@ -108,6 +108,7 @@ def test_what_is_no_vector_is_refused(value: str, reason: str, detail: str) -> N
 )
 def test_numbers_that_are_no_vector_are_rejected(value: Any, detail: str) -> None:
     assert refusal(made(VECTOR, value)) == ("bad_vector", f"the vector {detail}")
+    assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the bit vector has 24 bits, not 16")
 
 
 @pytest.mark.parametrize("zeros", ["[0, 0, 0]", "[0, -0.0, 1e-60]", json.dumps(encoded(0, 0, -0.0))])
@@ -161,10 +162,6 @@ def test_what_are_no_bits_is_refused(value: str, reason: str, detail: str) -> No
     assert refusal(parsed(BITS, value)) == (reason, f'the field "of.it" {detail}')
 
 
-def test_bytes_of_another_length_are_refused() -> None:
-    assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the bit vector has 24 bits, not 16")
-
-
 def test_hexadecimal_that_is_too_short_is_no_base64() -> None:
     row = Item("bits", "bits", 96)
     short = '"0123456789abcdef"'  # base64 of 12 bytes, too
@@ -183,21 +180,6 @@ def test_integers_of_more_than_64_bits() -> None:
     assert parsed(wide, str(-value)).texts.decode() == f"{2**128 - value:032x}"
     longest = Item("bits", "bits", 16384)
     assert refusal(parsed(longest, "9" * 4300))[0] == "bad_bits"
-
-
-def test_a_document_without_its_field() -> None:
-    fields = Fields(time_field=None, item=BITS)
-    line = b'{"id": "a", "text": "no bits"}'
-    found = parse_lines(line, np.array([0]), np.array([len(line)]), fields)
-    assert refusal(found) == ("missing_field", 'there is no field "bits"')
-    assert refusal(columns([Document("a", "a text")], Fields(item=BITS))) == (
-        "missing_field",
-        "the document has no bits",
-    )
-    assert refusal(columns([Document("a", bits=0)], Fields(item=VECTOR))) == (
-        "missing_field",
-        "the document has no vector",
-    )
 
 
 def test_a_deletion_needs_no_vector() -> None:

@@ -186,11 +186,19 @@ def standing(records: list[dict[str, Any]], **more: Any) -> dict[Any, str]:
     return {seen.id: seen.text for seen in model.stored if seen.live and seen.kept}
 
 
-def folded(unique: Path) -> tuple[dict[Any, str], int]:
-    """What is kept by the lines of the output, with representatives from the input; and how many of these."""
+def run(folder: Path, inputs: list[str], **more: Any) -> None:
+    jobs.run(folder, inputs, Settings(**SURE | FIELDS | more), ["unique"])
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+@pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
+def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any, more: Any) -> None:
+    records = copies(0, 400)
+    run(tmp_path, written(tmp_path, records), verify=verify, **more)
+    # What is kept by the lines of the output, with representatives from the input; and how many of these.
     kept: dict[Any, str] = {}
     representatives = 0
-    for line in map(json.loads, unique.read_text().splitlines()):
+    for line in map(json.loads, (tmp_path / "unique").read_text().splitlines()):
         if not line.get("deleted"):
             kept[line["id"]] = line["text"]
             continue
@@ -206,19 +214,6 @@ def folded(unique: Path) -> tuple[dict[Any, str], int]:
             kept[found["id"]] = found["text"]
         else:
             assert line["at"] is None
-    return kept, representatives
-
-
-def run(folder: Path, inputs: list[str], **more: Any) -> None:
-    jobs.run(folder, inputs, Settings(**SURE | FIELDS | more), ["unique"])
-
-
-@pytest.mark.parametrize("verify", ["exact", "signature"])
-@pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
-def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any, more: Any) -> None:
-    records = copies(0, 400)
-    run(tmp_path, written(tmp_path, records), verify=verify, **more)
-    kept, representatives = folded(tmp_path / "unique")
     assert representatives > 5
     if verify == "exact":
         assert kept == standing(records, **more)

@@ -149,16 +149,6 @@ actions = st.tuples(
 )  # fmt: skip
 
 
-def changing(history: Any) -> list[Record]:
-    """Records whose event times go on in steps of seconds; the first has one."""
-    out, now = [(Document("begin", "to begin with", time=START), "s0")], START
-    for id, text, (step, timed), what, source in history:
-        now = max(START - 10**9, now + step * SECOND)
-        time = now if timed else None
-        out.append((Document(str(id), None if what else text, time=time, deleted=bool(what)), source))
-    return out
-
-
 @hypothesis_settings(max_examples=100 if LONG else 5)
 @given(
     st.lists(actions, min_size=1, max_size=150), st.sampled_from((None, None, "1s", "10s", "20m")), st.integers(0)
@@ -171,7 +161,13 @@ def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, windo
         shards=shards, decision_lag=chance.choice((2, 10, 30)),
         keep=chance.choice(("first", "longest", "newest")) if shards == 1 else "first",
     )  # fmt: skip
-    records, erasing = changing(history), settings.shards == 1 and chance.random() < 0.5
+    # Records whose event times go on in steps of seconds; the first has one.
+    out, now = [(Document("begin", "to begin with", time=START), "s0")], START
+    for id, text, (step, timed), what, source in history:
+        now = max(START - 10**9, now + step * SECOND)
+        time = now if timed else None
+        out.append((Document(str(id), None if what else text, time=time, deleted=bool(what)), source))
+    records, erasing = out, settings.shards == 1 and chance.random() < 0.5
     check(folder, records, settings, in_pieces(records, settings, folder, chance, erasing), erased=erasing)
 
 
@@ -237,22 +233,6 @@ def rules(tmp_path: Path) -> Path:
     return tmp_path / "rules"
 
 
-def with_shape(shards: int, window: str | None, keep: str = "first") -> dict[str, Any]:
-    shape = {"shards": shards, "decision_lag": 100, "keep": keep}
-    return SURE | FIELDS | shape | ({"window": window} if window else {})
-
-
-def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
-    """The outputs of a broken run are those of another, to the byte, and its groups those of the model."""
-    broken, undisturbed = folder / "broken", folder / "undisturbed"
-    assert bytes_of(broken, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
-    dropped = set() if settings["keep"] == "newest" else {"copies"}  # then none arrives as a duplicate
-    assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows"} | dropped
-    windows = [information(path / "index").get("window") for path in (broken, undisturbed)]
-    assert windows[0] == windows[1]
-    check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
-
-
 @pytest.mark.parametrize(
     ("shards", "window", "keep"),
     [
@@ -263,12 +243,20 @@ def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings:
 def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Path, shards: int, window: str | None, keep: str
 ) -> None:
-    lines, settings = copies(7, 500), with_shape(shards, window, keep)
+    shape = {"shards": shards, "decision_lag": 100, "keep": keep}
+    lines, settings = copies(7, 500), (SURE | FIELDS | shape | ({"window": window} if window else {}))
     inputs, chosen = written(tmp_path, lines, 12), Settings(**settings)
     run(tmp_path / "undisturbed", inputs, chosen, OUTPUTS, rules)
     broken = broken_off(monkeypatch, lambda: run(tmp_path / "broken", inputs, chosen, OUTPUTS, rules), every=4)
     assert broken > 2
-    same_as_undisturbed(tmp_path, lines, settings)
+    # The outputs of a broken run are those of another, to the byte, and its groups those of the model.
+    halted, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
+    assert bytes_of(halted, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
+    dropped = set() if settings["keep"] == "newest" else {"copies"}  # then none arrives as a duplicate
+    assert {alert["rule"] for alert in read(halted / "alerts")} == {"grows"} | dropped
+    windows = [information(path / "index").get("window") for path in (halted, undisturbed)]
+    assert windows[0] == windows[1]
+    check(halted / "index", of_lines(lines), Settings(**settings), read(halted / "groups"))
 
 
 def job(folder: Path, feeding: Sequence[tuple[str, str | None]], rules: Path | None = None, **more: Any) -> None:

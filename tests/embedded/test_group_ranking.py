@@ -1,5 +1,6 @@
-"""The orders of the groups that are kept up with commits: those of a scan of the store."""
+"""Tables of groups: their orders, those kept up with commits, and what memory and a window change."""
 
+import json
 import random
 import threading
 import time
@@ -8,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import jobs
 from support.copies import FIELDS, SURE, copies
 from support.group_tables import MINUTE, batches, check_tables, scanned
+from support.jobs import written
 from support.long_form import LONG, seeds
 from support.waiting import until
 
+from stream_lsh import Settings
 from stream_lsh.documents.builder import Builder
+from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded import group_joins, group_ranking
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_ranking import Ranking
 from stream_lsh.embedded.group_store import row_key
-from stream_lsh.errors import StoreError
-from stream_lsh.settings.model import Settings
+from stream_lsh.embedded.group_table import table, whole
+from stream_lsh.errors import StoreError, UsageError
 
 
 @pytest.mark.long
@@ -98,3 +103,42 @@ def test_a_table_is_that_of_one_commit(tmp_path: Path, monkeypatch: pytest.Monke
         reading.result()
     assert set(found) <= tables and len(set(found)) > 1
     engine.close()
+
+
+def run(
+    folder: Path, inputs: list[str], settings: dict[str, Any] | None = None, groups: bool = True,
+    only_new: bool = False,
+) -> None:  # fmt: skip
+    outputs = ["verdicts", *(["groups"] if groups else [])]
+    jobs.run(folder, inputs, Settings(**SURE | FIELDS | (settings or {})), outputs, only_new=only_new)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(row.group.json) for row in table(folder / "index")]
+
+
+def test_without_times_and_sources(tmp_path: Path) -> None:
+    inputs = written(tmp_path, copies(3, 500))
+    run(tmp_path, inputs, {"time_field": None, "source_field": None})
+    assert all(row["first"] is None and row["last"] is None and row["sources"] == 0 for row in rows(tmp_path))
+    for how in ({"since": 1}, {"order": "growing"}):
+        with pytest.raises(UsageError, match="have no event times"):
+            table(tmp_path / "index", **how)  # type: ignore[arg-type]
+    with whole(tmp_path / "index", rows(tmp_path)[0]["group"]) as (_, members):
+        assert {(member.time, member.source) for member in members} == {(NO_TIME, b"")}
+    with pytest.raises(UsageError, match="there is no group 4711"), whole(tmp_path / "index", 4711):
+        pass
+
+
+def test_an_index_that_keeps_groups_does_so_in_every_run(tmp_path: Path) -> None:
+    inputs = written(tmp_path, copies(3, 900))
+    once, often = tmp_path / "once", tmp_path / "often"
+    run(once, inputs)
+    run(often, inputs[:1])
+    with pytest.raises(StoreError, match=r"source_field = 'outlet' \(now 'agency'\)"):
+        run(often, inputs, {"source_field": "agency"})
+    run(often, inputs[:2], {"source_field": None}, groups=False)
+    with pytest.raises(StoreError, match="which were never made"):
+        run(often, inputs)
+    run(often, inputs, only_new=True)
+    assert rows(often) == rows(once)

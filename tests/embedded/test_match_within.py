@@ -82,23 +82,6 @@ def test_each_value_is_as_an_index_of_its_own(compare_with: str, shards: int, ve
     assert sum(verdict.kind == "unique" for verdict in verdicts(documents, **given)) < 0.8 * kept
 
 
-@pytest.mark.parametrize("verify", ["exact", "signature"])
-@pytest.mark.parametrize("shards", [1, 3])
-def test_the_same_text_under_another_value_is_another_text(shards: int, verify: str) -> None:
-    """A duplicate where the value is the same; under the same id what is under it already is another text."""
-    documents = [
-        Document("a", TEXT, within={"lang": "en", "desk": 1}), Document("b", TEXT, within={"lang": "de", "desk": 1}),
-        Document("c", TEXT, within={"lang": "de", "desk": 2}), Document("d", TEXT, within={"desk": 1, "lang": "de"}),
-        Document("a", TEXT, within={"lang": "en", "desk": 1}), Document("a", TEXT, within={"lang": "en", "desk": 2}),
-    ]  # fmt: skip
-    found = verdicts(documents, match_within=["lang", "desk"], shards=shards, verify=verify)
-    assert [(verdict.kind, verdict.duplicate_of) for verdict in found] == [
-        ("unique", None), ("unique", None), ("unique", None), ("exact_duplicate", "b"), ("redelivered", None),
-        ("rejected", None),
-    ]  # fmt: skip
-    assert found[5].reason == "id_reused"
-
-
 def test_a_scope_is_not_forged() -> None:
     """`FORGED` has the murmur3 hash of `acme`. Without the key of the index no such value can be found."""
     documents = [Document(customer, TEXT, within={"customer": customer}) for customer in ("acme", FORGED)]
@@ -108,33 +91,6 @@ def test_a_scope_is_not_forged() -> None:
     found = columns(documents, Fields(match_within=("customer",)))
     hashes = [found.scope_hashes(key_words(bytes([key] * KEY_BYTES))).tolist() for key in (1, 2)]
     assert len({*hashes[0], *hashes[1]}) == 4
-
-
-def test_queries_in_python(tmp_path: Path) -> None:
-    with Deduplicator(Settings(match_within=["lang"]), tmp_path / "index") as deduplicator:
-        documents = [Document(value or "none", TEXT, within={"lang": value}) for value in ("en", "de", None)]
-        assert [verdict.kind for verdict in deduplicator.process(documents)] == ["unique"] * 3
-    with Deduplicator(index=tmp_path / "index", read_only=True) as deduplicator:
-        assert deduplicator.settings.match_within == ("lang",)
-        for value in ("en", "de", None):
-            [match] = deduplicator.query(TEXT, {"lang": value})
-            assert match.id == (value or "none")
-        assert deduplicator.query(TEXT, {"lang": "fr"}) == []
-        for within, message in (
-            (None, "`within` has no 'lang'"), ({"lnag": "en"}, "`within` has no 'lang'"), ({"lang": 1.5}, "fraction"),
-            ({"lang": "x" * 255}, "256 bytes"), ("lang", "is a string, not a mapping"),
-        ):  # fmt: skip
-            with pytest.raises((TypeError, UsageError), match=message):
-                deduplicator.query(TEXT, within)  # type: ignore[arg-type]
-
-
-def test_a_document_without_its_values_is_rejected() -> None:
-    documents = [
-        Document("a", TEXT), Document("c", TEXT, within={"lang": "x" * 300}),
-        Document("d", TEXT, within={"lang": "x" * 254}),
-    ]  # fmt: skip
-    found = [verdict.reason for verdict in verdicts(documents, match_within=["lang"])]
-    assert found == ["missing_field", "too_large", None]
 
 
 def test_a_folder_has_no_fields(tmp_path: Path) -> None:

@@ -356,29 +356,6 @@ def test_a_run_that_is_broken_off_again_and_again(
     assert redirected(monkeypatch, tmp_path / "broken", feeds, out, given=given) == whole
 
 
-def test_writing_again_may_be_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    feeds = [write_lines(tmp_path / name, records(30, name=name)) for name in "abc"]
-    command = Command(tmp_path / "folder", feeds, names=["unique", "verdicts"])
-    command.run()
-    before = command.bytes
-    command.lose()
-    put, count = outputs.Output.write, 0
-
-    def failing(self: outputs.Output, data: bytes) -> None:
-        nonlocal count
-        count += 1
-        if count == 3:
-            raise KeyboardInterrupt
-        put(self, data)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(outputs.Output, "write", failing)
-        command.run()
-    assert command.bytes != before
-    command.run()
-    assert command.bytes == before
-
-
 def test_only_new_is_since_the_last_finished_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run has decided that was broken off was written nowhere else."""
     feed, out = write_lines(tmp_path / "feed", records(20)), tmp_path / "out"

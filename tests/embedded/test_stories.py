@@ -15,7 +15,7 @@ from support.models.measures import compared, modelled, share, shingles
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import StoreError
 from stream_lsh.families.measure import STORY_THRESHOLD
 from stream_lsh.index.store.rocksdb import FREQUENCIES, Store
 
@@ -189,18 +189,3 @@ def test_books_and_posts(tmp_path: Path, first: str) -> None:
         assert sorted(match.id for match in verdicts["book"].matches) == list(range(len(posts)))
     with Deduplicator(index=tmp_path, read_only=True) as deduplicator:
         assert [match.id for match in deduplicator.query(" ".join(book[100:140]))] == ["book"]
-
-
-def test_what_is_refused() -> None:
-    for given, message in (
-        ({"normalize": "lower,space,markup"}, "markup is not used with measure = containment"),
-        ({"shards": 2}, "needs compare_with = 'all' with several shards"),
-        ({"set_field": "tags"}, "set_field is not used with measure = containment"),
-        ({"threshold": 0.001}, "too small a share"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            Settings(**(CONTAINMENT | given))
-    assert Settings(**CONTAINMENT, min_shingles=1).sampled == 1
-    with pytest.raises(UsageError, match="sampling is not used with measure = jaccard"):
-        Settings(sampling=2)
-    assert json.loads(json.dumps(Settings(**CONTAINMENT).answers))["sampling"] == Settings(**CONTAINMENT).sampled

@@ -66,15 +66,12 @@ def arguments(feed: Path, folder: Path, *more: str) -> list[str]:
 def same(broken: Path, whole: Path) -> None:
     """Both folders hold the same outputs, to the byte."""
     for name in OUTPUTS:
-        same_bytes(broken / (name + SUFFIXES[name]), whole / (name + SUFFIXES[name]))
-
-
-def same_bytes(one: Path, other: Path) -> None:
-    """Comparing bytes by a plain `assert ==` would print megabytes."""
-    ours, theirs = one.read_bytes(), other.read_bytes()
-    first = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), -1)
-    equal = ours == theirs
-    assert equal, f"{one.name}: {len(ours)} and {len(theirs)} bytes, other from {first}"
+        # Comparing bytes by a plain `assert ==` would print megabytes.
+        one = broken / (name + SUFFIXES[name])
+        ours, theirs = one.read_bytes(), (whole / (name + SUFFIXES[name])).read_bytes()
+        first = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), -1)
+        equal = ours == theirs
+        assert equal, f"{one.name}: {len(ours)} and {len(theirs)} bytes, other from {first}"
 
 
 def run(arguments: Sequence[str]) -> Result:

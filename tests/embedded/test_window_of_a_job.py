@@ -1,23 +1,29 @@
-"""A window from the outside: the command line's job, what it says, and the interface in Python."""
+"""A window, and which copy is kept, in the outputs of a job; and the interface in Python."""
 
 import re
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from support import commands
-from support.jobs import read, write
+from support.copies import FIELDS, SURE, copies
+from support.jobs import bytes_of, options, read, write, written
+from support.jobs import run as run_keeping
+from support.json_lines import read_lines
+from support.kills import COMMITTING, kill
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
-from stream_lsh.documents.times import LAST_TIME, moment
+from stream_lsh.documents.times import moment
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.querying import query
 from stream_lsh.embedded.report import Summary
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import OutputError, StoreError, UsageError
 
 START, MINUTE, HOUR = 1_700_000_000_000, 60_000, 3_600_000
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
@@ -34,29 +40,6 @@ def run(state: Path, *inputs: Path, **given: Any) -> Summary:
 
 def kinds(state: Path) -> dict[str, str]:
     return {f"{verdict['seq']} {verdict['id']}": verdict["kind"] for verdict in read(state.with_name("verdicts.jsonl"))}
-
-
-def test_times_as_they_come(tmp_path: Path) -> None:
-    """Missing and null are taken at stream time, what is no time is refused; the index knows its window and field."""
-    state = tmp_path / "index"
-    first = write(
-        tmp_path / "first.jsonl", document("a", TEXT, at=START), document("b", "another one", at=None),
-        document("c", "a third"), document("d", "a fourth", at="yesterday"), document("e", "a fifth", at=LAST_TIME),
-    )  # fmt: skip
-    summary = run(state, first, window="2h", time_field="at")
-    assert summary.rejected == {"bad_time": 2}
-    assert summary.window is not None
-    assert (summary.window.window, summary.window.stream_time, summary.window.jumps) == ("2h", START, 0)
-    later = [document(f"l{i}", f"text {i} of many", at=moment(START + HOUR)) for i in range(3)]
-    second = write(tmp_path / "second.jsonl", *later, document("f", TEXT), document("b", "another one"))
-    assert run(state, first, second).documents == 5
-    much_later = [document(f"m{i}", f"word {i} of all", at=(START + 6 * HOUR) // 1000) for i in range(20)]
-    third = write(tmp_path / "third.jsonl", *much_later, document("g", TEXT), document("b", "another one"))
-    summary = run(state, third, window="PT2H", time_field="at")
-    assert summary.window is not None and summary.window.jumps == 1
-    found = kinds(state)
-    assert (found["8 f"], found["9 b"]) == ("exact_duplicate", "redelivered")
-    assert (found["30 g"], found["31 b"]) == ("unique", "unique")
 
 
 @pytest.mark.parametrize("given", [{"window": "7d"}, {"window": "7d", "max_future": "1d"}])
@@ -155,25 +138,78 @@ def test_the_command_that_sets_stream_time_erases_nothing(tmp_path: Path, monkey
     assert information(tmp_path / "index")["erasing"]["waiting"] == 1  # type: ignore[index]
 
 
-def test_in_python(tmp_path: Path) -> None:
-    settings = Settings(window="2h")
-    with Deduplicator(settings, index=tmp_path / "index") as deduplicator:
-        with pytest.raises(UsageError, match="the first document has none"):
-            list(deduplicator.process([Document("a", TEXT)]))
-        (one,) = deduplicator.process([Document("a", TEXT, time=START)])
-        (two,) = deduplicator.process([Document("b", TEXT)])
-        assert (one.kind, two.kind) == ("unique", "exact_duplicate")
-        assert len(deduplicator.query(TEXT)) == 1
-        with pytest.warns(RuntimeWarning, match="stream time jumped by more than the window of 2h"):
-            found = list(deduplicator.process([Document(i, f"{i} {i + 1}", time=START + 5 * HOUR) for i in range(9)]))
-        assert {verdict.kind for verdict in found} == {"unique"}
-        assert deduplicator.query(TEXT) == []
-        (three,) = deduplicator.process([Document("a", TEXT)])
-        assert (three.kind, three.group) == ("unique", three.seq)
-        for i in range(40):  # segments later
-            list(deduplicator.process([Document(f"later {i}", f"{i} a {i} b", time=START + (6 + i) * HOUR)] * 70))
-            deduplicator.commit()
-        assert len(deduplicator) < 10
-    with Deduplicator(index=tmp_path / "index", read_only=True) as reader:
-        assert reader.settings.window == "2h"
-        assert reader.query(TEXT) == []
+def final(inputs: Sequence[str], settings: Settings, path: Path, folder: Path | None) -> bytes:
+    Job(settings, inputs, {"unique": str(path)}, folder, final=True).run()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(("keep", "per"), [("first", None), ("longest", None), ("newest", "source")])
+def test_the_last_choice_is_what_the_lines_leave(tmp_path: Path, keep: str, per: str | None) -> None:
+    settings = Settings(**SURE, **FIELDS, keep=keep, keep_per=per)
+    inputs = written(tmp_path / "inputs", copies(3, 400), 3)
+    run_keeping(tmp_path / "run_keeping", inputs, settings)
+    # What `unique` leaves to who reads it by id, in the order of arrival.
+    folder = tmp_path / "run_keeping"
+    lines = [line for path in sorted(folder.parent.glob("inputs/*")) for line in read_lines(path)]
+    kept: dict[Any, dict[str, Any]] = {}
+    for line in read_lines(folder / "unique"):
+        if "new_representative" not in line:
+            kept[line["id"]] = line
+            continue
+        kept.pop(line["id"], None)
+        if line["at"] is not None:
+            number = int(line["at"]["input"].rsplit("-")[-1].removesuffix(".jsonl"))
+            source = read_lines(folder.parent / "inputs" / f"feed-{number:03}.jsonl")
+            kept[line["new_representative"]] = source[line["at"]["line"] - 1]
+    expected = sorted(kept.values(), key=lines.index)
+    alone = final(inputs, settings, tmp_path / "alone", None)
+    assert [*read_lines(tmp_path / "alone")] == expected
+    assert final(inputs, settings, tmp_path / "again", tmp_path / "run_keeping" / "index") == alone
+    assert final(inputs, settings, tmp_path / "again", tmp_path / "run_keeping" / "index") == alone
+    assert bytes_of(tmp_path / "run_keeping", ["unique"])["unique"].count(b'"new_representative"') > 10
+
+
+def test_what_has_no_last_choice_is_refused(tmp_path: Path) -> None:
+    (path,) = written(tmp_path / "inputs", copies(3, 5), 1)
+    out = tmp_path / "out"
+    for settings, inputs, said in (
+        (Settings(window="1h", time_field="at"), [path], "--final cannot be used with window = '1h'"),
+        (Settings(shards=2), [path], "--final cannot be used with shards = 2"),
+        (Settings(), ["-"], "--final reads the inputs twice"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            final(inputs, settings, out, None)
+    out.write_text("of somebody else")
+    with pytest.raises(OutputError, match="is there already"):
+        final([path], Settings(), out, tmp_path / "index")
+
+
+def test_each_source_keeps_a_copy(tmp_path: Path) -> None:
+    """Without groups, and where a query names the source or leaves it out."""
+    lines = [{"id": i, "text": "a bridge over the river", "outlet": outlet} for i, outlet in enumerate("xyxy")]
+    (path,) = written(tmp_path / "inputs", [*lines, {"id": 4, "text": lines[0]["text"]}], 1)
+    settings = Settings(shingles="words:1", source_field="outlet", keep_per="source")
+    unique = tmp_path / "unique"
+    Job(settings, [path], {"unique": str(unique)}, tmp_path / "index", no_groups=True).run()
+    assert [line["id"] for line in read_lines(unique)] == [0, 1, 4]
+    asked = [line | {"id": f"asked {line['id']}"} for line in read_lines(Path(path))]
+    for own in (settings, Settings(shingles="words:1")):  # the index knows what was not given
+        query(own, written(tmp_path / "asked", asked, 1), str(tmp_path / "said"), tmp_path / "index")
+        assert [line["duplicate_of"] for line in read_lines(tmp_path / "said")] == [0, 1, 0, 1, 4]
+    facts: Any = information(tmp_path / "index", check=True)
+    assert facts["health"]["problems"] == []
+    with pytest.raises(StoreError, match="source_field = 'outlet' \\(now 'host'\\)"):
+        Job(Settings(source_field="host"), [path], {"unique": str(unique)}, tmp_path / "index", no_groups=True).run()
+
+
+def test_a_killed_run_ends_like_a_whole_one(tmp_path: Path) -> None:
+    """Among so many copies, what was superseded before the kill would be met again behind it."""
+    settings = {**SURE, **FIELDS, "keep": "newest"}
+    inputs = written(tmp_path / "inputs", copies(4, 2000), 8)
+    run_keeping(tmp_path / "whole", inputs, Settings(**settings), ["unique", "verdicts"])
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    outputs = [f"--{name}={broken / name}" for name in ("unique", "verdicts")]
+    command = ["dedup", *inputs, "--index", str(broken / "index"), *outputs, *options(settings), "--quiet"]
+    kill([sys.executable, "-c", COMMITTING, *command], broken / "unique", (tmp_path / "whole/unique").stat().st_size, 3)
+    assert bytes_of(broken, ["unique", "verdicts"]) == bytes_of(tmp_path / "whole", ["unique", "verdicts"])

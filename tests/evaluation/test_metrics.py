@@ -127,24 +127,6 @@ def test_the_example_of_amigo_and_others() -> None:
     assert (found.pairs.truth, found.pairs.found, found.pairs.correct) == (9, 11, 7)
 
 
-@pytest.mark.parametrize(
-    ("groups", "labels", "index"),
-    [  # the values that scikit-learn documents for adjusted_rand_score, or gives
-        ([0, 0, 1, 1], [0, 0, 1, 1], 1.0),
-        ([0, 0, 1, 1], [1, 1, 0, 0], 1.0),
-        ([0, 0, 1, 2], [0, 0, 1, 1], 0.5714285714285715),
-        ([0, 0, 1, 1], [0, 0, 1, 2], 0.5714285714285715),
-        ([0, 0, 0, 0], [0, 1, 2, 3], 0.0),
-        ([0, 0, 1, 1], [0, 1, 0, 1], -0.5),
-        ([0, 1, 2], [4, 5, 6], 1.0),
-        ([0, 0, 0], [4, 4, 4], 1.0),
-        ([7], [8], 1.0),
-    ],
-)
-def test_the_adjusted_rand_index(groups: list[int], labels: list[int], index: float) -> None:
-    assert scored(groups, labels).adjusted_rand == pytest.approx(index)
-
-
 def test_nothing() -> None:
     found = scored([], [])
     assert (found.precision, found.recall, found.f1, found.adjusted_rand) == (None,) * 4

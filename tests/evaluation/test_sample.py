@@ -11,7 +11,6 @@ from stream_lsh.evaluation.advice import Length, advise, continuous_share, curre
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.sample import background, draw
 from stream_lsh.settings.model import Settings
-from stream_lsh.wording import few, odds, percent
 
 
 def texts(count: int) -> list[bytes]:
@@ -90,19 +89,14 @@ def test_the_shortest_that_is_rare_and_cheap_is_right() -> None:
     assert "from 400 to 1 a document" in advise(FREQUENCIES, "words:1")
     longer = [*FREQUENCIES, length("words:4", 0.0, 0.9)]
     assert advise(longer, "words:4").startswith("words:4 is long enough, and words:3 is too")
-
-
-def test_rare_shingles_with_many_false_candidates_are_still_too_short() -> None:
+    # Rare shingles with many false candidates are still too short.
     titles = [length("words:1", 0.009, 126.0), length("words:2", 0.0, 4.0)]
     assert advise(titles, "words:2").startswith("words:2 is right")
 
 
-def test_documents_that_really_have_much_in_common() -> None:
+def test_what_texts_have_in_common_is_not_cured_by_length() -> None:
     versions = [length("words:3", 0.04, 62.0), length("words:5", 0.006, 59.0)]
     assert "the false candidates stay" in advise(versions, "words:3")
-
-
-def test_boilerplate_that_no_length_cures() -> None:
     news = [length("words:3/4", 0.1, 60.0), length("words:3/8", 0.07, 10.0), length("words:3/12", 0.05, 2.0)]
     assert "passages in common" in advise(news, "words:3/8")
     assert "words:3/8 is all right all the same" in advise(news, "words:3/8")
@@ -151,17 +145,3 @@ def test_longer_shingles_are_rarer() -> None:
     chances = [length.chance for length in measure_lengths(draw(texts, 100, 10**6), Settings(), 1000)]
     assert chances == sorted(chances, reverse=True)
     assert chances[0] > 0.5
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0, "0 %"), (1, "100 %"), (0.5, "50 %"), (0.042, "4.2 %"), (0.00018, "0.018 %"), (0.99921, "99.921 %"),
-     (1e-9, "< 0.001 %"), (1 - 1e-9, "> 99.999 %"), (0.9943, "99.43 %")],
-)  # fmt: skip
-def test_percent(share: float, text: str) -> None:
-    assert percent(share) == text
-
-
-def test_small_numbers_and_odds() -> None:
-    assert [few(n) for n in (0, 0.0001, 0.0123, 3.21, 42.0, 1234.5)] == ["0", "< 0.001", "0.012", "3.2", "42", "1,234"]
-    assert [odds(*n) for n in ((0, 5), (1, 2000), (1, 2), (0, 0))] == ["none", "1 in 2,000", "50 %", "none"]

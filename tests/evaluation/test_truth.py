@@ -75,15 +75,11 @@ def test_bad_lines_are_named(tmp_path: Path, name: str, line: str, says: str) ->
     assert name in str(caught.value)
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_bytes(b"a\tb\n\xff\tb\n")
-    with pytest.raises(InputError, match="line 2: byte 1 is not UTF-8"):
-        read_pairs(str(tmp_path / "p.tsv"), IDS)
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="missing"):
-        read_pairs(str(tmp_path / "missing"), IDS)
+    for name, says in (("p.tsv", "line 2: byte 1 is not UTF-8"), ("missing", "missing")):
+        with pytest.raises(InputError, match=says):
+            read_pairs(str(tmp_path / name), IDS)
 
 
 def test_the_shared_products(shared_data: Path) -> None:

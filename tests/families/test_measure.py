@@ -1,6 +1,7 @@
 """What follows from a measure: collision probabilities, keys, signatures, exact distances (MMDS 3.5 to 3.7)."""
 
 import math
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -34,6 +35,8 @@ COSINE: dict[str, Any] = {"measure": "cosine", "dimensions": 16}
 EUCLIDEAN: dict[str, Any] = {"measure": "euclidean", "dimensions": 16, "max_distance": 2.5}
 HAMMING: dict[str, Any] = {"measure": "hamming", "dimensions": 64, "max_distance": 3}
 EDITS: dict[str, Any] = {"measure": "levenshtein", "max_distance": 2}
+CONTAINMENT: dict[str, Any] = {"measure": "containment", "threshold": 0.5}
+PER_SOURCE: dict[str, Any] = {"keep_per": "source", "source_field": "source"}
 
 
 def signed(settings: Settings, items: list[Any], scopes: NDArray[np.uint64] | None = None) -> Signed:
@@ -310,13 +313,33 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     *(({"measure": "weighted-jaccard", name: value}, f"{name} is not used with measure = weighted-jaccard")
       for name, value in
       {"max_distance": 2, "dimensions": 3, "text_field": "x", "normalize": "none", "bag": True}.items()),
+    ({**CONTAINMENT, "normalize": "lower,space,markup"}, "markup is not used with measure = containment"),
+    ({**CONTAINMENT, "shards": 2}, "needs compare_with = 'all' with several shards"),
+    ({**CONTAINMENT, "set_field": "tags"}, "set_field is not used with measure = containment"),
+    ({**CONTAINMENT, "threshold": 0.001}, "too small a share"),
+    ({"sampling": 2}, "sampling is not used with measure = jaccard"),
     ({"measure": "tf-idf", "shards": 2}, "shards"),
     ({"measure": "tf-idf", "compare_with": "all", "max_verified_matches": 10}, "compare_with"),
+    ({"threshhold": 1}, "threshhold: there is no such setting; did you mean threshold?"),
+    ({"threshold": 7}, "threshold = 7: give a number above 0 and of at most 1"),
+    ({"shingles": "set"}, "words:K"),
+    ({"keep": "best"}, "keep = 'best' needs rank_field"),
+    ({"rank_field": "r"}, "rank_field is for keep = 'best'"),
+    ({"keep": "newest", "rank_order": ("a",)}, "rank_order is for keep = 'best'"),
+    ({"keep": "newest", "shards": 2}, "keep = 'newest' is for one shard"),
+    ({"keep": "newest", "compare_with": "all"}, "keep = 'newest' is for compare_with = 'kept'"),
+    ({"keep": "newest", "measure": "tf-idf"}, "keep is not used with measure = tf-idf"),
+    ({"keep": "longest", "set_field": "set"}, "keep = 'longest' is for texts"),
+    ({"keep_per": "source"}, "keep_per = 'source' needs source_field"),
+    ({**PER_SOURCE, "shards": 2}, "keep_per = 'source' is for one shard"),
+    ({**PER_SOURCE, "compare_with": "all"}, "keep_per = 'source' is for compare_with = 'kept'"),
+    ({**PER_SOURCE, "measure": "tf-idf"}, "keep_per is not used with measure = tf-idf"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED)
 def test_what_does_not_go_together_is_said(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        Settings.load(None, **given)
-    assert message in str(refused.value)
+    for make in (partial(Settings.load, None), Settings):
+        with pytest.raises(UsageError) as refused:
+            make(**given)
+        assert message in str(refused.value).replace(" (from command line)", "")

@@ -202,6 +202,8 @@ def test_the_sampling_keeps_the_promise() -> None:
             assert chosen == 1 or probability(share, least, threshold, chosen) >= 0.999 - 1e-9
             assert chosen == 64 or probability(share, least, threshold, chosen + 1) < 0.999
     assert [Settings(measure="containment", threshold=t).sampled for t in (0.5, 0.8)] == [2, 4]
+    assert Settings(measure="containment", min_shingles=1).sampled == 1
+    assert json.loads(json.dumps(Settings(measure="containment", threshold=0.5).answers))["sampling"] == 2
 
 
 def test_keys_are_a_share_and_the_same_wherever_the_shingle_is() -> None:

@@ -12,22 +12,15 @@ import math
 import numpy as np
 import pytest
 from support.long_form import rotating
-from support.models.amplify import amplify
 from support.models.signing import make_settings
 
 from stream_lsh.families.bands import band_keys, key_of_band
 from stream_lsh.families.signer import Signed, Signer
-from stream_lsh.families.tuning import component_bytes
+from stream_lsh.families.tuning import component_bytes, probability
 from stream_lsh.index.batch import as_words
 
 K = 128
 Z = 4.9
-
-
-def upper_variance(degrees: int) -> float:
-    """The factor that a sample variance stays below with P = 1 - 1e-6: chi-square by Wilson and Hilferty (1931)."""
-    step = 2 / (9 * degrees)
-    return float((1 - step + 4.75 * math.sqrt(step)) ** 3)
 
 
 def sign_sets(sets: list[range | list[int]], rows: int = 1, bands: int = 1, size: int = K) -> Signed:
@@ -70,7 +63,9 @@ def test_unbiased_and_no_wider_than_minhash(common: int, first: int, second: int
     similarity = common / (common + first + second)
     binomial = similarity * (1 - similarity) / K
     assert abs(estimates.mean() - similarity) < Z * math.sqrt(binomial / count)
-    assert estimates.var(ddof=1) < binomial * upper_variance(count - 1)
+    # The factor that a sample variance stays below with P = 1 - 1e-6: chi-square by Wilson and Hilferty (1931).
+    step = 2 / (9 * (count - 1))
+    assert estimates.var(ddof=1) < binomial * float((1 - step + 4.75 * math.sqrt(step)) ** 3)
 
 
 @pytest.mark.parametrize("size", [1, 2, 10, 100])
@@ -162,18 +157,14 @@ def test_what_is_at_the_threshold_is_found_as_often_as_the_curve_says(
 ) -> None:
     """At s = 0.8 and 0.5 misses are at most the Poisson quantile of 1 - 5e-7 (Wilson and Hilferty) of the curve's."""
     missed = (1 - candidates(common, alone, count, size, bands, rows)) * count
-    expected = (1 - amplify(common / (common + 2 * alone), bands, rows)) * count
-    assert missed <= poisson_bound(expected)
-
-
-def poisson_bound(mean: float) -> int:
-    """The smallest n with P(Poisson(mean) > n) < 5e-7."""
-    n, term, total = 0, math.exp(-mean), math.exp(-mean)
+    expected = (1 - probability(common / (common + 2 * alone), bands, rows)) * count
+    # The smallest n with P(Poisson(mean) > n) < 5e-7.
+    n, term, total = 0, math.exp(-expected), math.exp(-expected)
     while 1 - total >= 5e-7:
         n += 1
-        term *= mean / n
+        term *= expected / n
         total += term
-    return n
+    assert missed <= n
 
 
 @pytest.mark.parametrize(
@@ -190,7 +181,7 @@ def test_there_are_no_more_false_candidates_than_the_curve_says(
 ) -> None:
     """At s = 0.3, 0.2 and 0.1 at most the curve's share (8 and 16 bits agree by accident, too); P <= 5e-7 each."""
     similarity, values = common / (common + 2 * alone), 1 << 8 * component_bytes(rows)
-    expected = amplify(similarity + (1 - similarity) / values, bands, rows)
+    expected = probability(similarity + (1 - similarity) / values, bands, rows)
     found = candidates(common, alone, count, size, bands, rows)
     assert found < expected + Z * math.sqrt(expected * (1 - expected) / count)
 

@@ -34,11 +34,7 @@ from stream_lsh.settings.model import Settings
 def test_curve_of_20_bands_of_5(similarity: float, expected: float) -> None:
     places = len(str(expected)) - 2
     assert round(probability(similarity, 20, 5), places) == expected
-
-
-def test_probability_at_the_ends() -> None:
-    assert probability(0.0, 20, 5) == 0.0
-    assert probability(1.0, 20, 5) == 1.0
+    assert (probability(0.0, 20, 5), probability(1.0, 20, 5)) == (0.0, 1.0)
     assert probability(1e-4, 20, 5) == pytest.approx(20e-20)  # 1 - (1 - x) would lose it all
 
 
@@ -71,10 +67,7 @@ def test_fixed_rows_bands_and_size() -> None:
     assert choose(0.8, 0.999, bands=20, rows=5) == (128, 20, 5)
     assert choose(0.8, 0.999, bands=20, rows=7) == (140, 20, 7)
     assert choose(0.8, 0.999, 101, 20, 5) == (101, 20, 5)
-
-
-def test_bands_and_rows_together_are_the_curve_whatever_the_recall() -> None:
-    assert choose(0.2, 0.999, bands=1, rows=10) == (128, 1, 10)
+    assert choose(0.2, 0.999, bands=1, rows=10) == (128, 1, 10)  # together they are the curve, whatever the recall
 
 
 def test_a_signature_that_decides_by_itself_is_longer() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from support.models.siphash import siphash
 
-from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.siphash import KEY_BYTES, LAST_ROUNDS, ROUNDS, key_words, siphash128
 from stream_lsh.index.rows.keys import KEY_BITS, Hashes, ends_of
 from stream_lsh.settings.model import Settings
@@ -65,10 +64,3 @@ def test_ids_and_bands_are_hashed_under_the_index_s_key() -> None:
     assert not set(found[0][:, :bands].flat) & set(found[2][:, :bands].flat)
     assert not set(found[0][:, bands + 1]) & set(found[2][:, bands + 1])
     assert np.array_equal(found[0][:, bands], found[2][:, bands])  # texts come hashed under the key already
-
-
-@pytest.mark.parametrize(("rows", "octets"), [(1, 4), (2, 4), (3, 2), (4, 1), (5, 1), (64, 1)])
-def test_bytes_of_a_component(rows: int, octets: int) -> None:
-    """Unrelated documents meet in a band by accident with probability 2^-32 at the most."""
-    assert component_bytes(rows) == octets
-    assert 8 * octets * rows >= 32

@@ -1,4 +1,4 @@
-"""Whatever batches, flushes, erasing and restarts: an index says what the model of windows and updates says."""
+"""Whatever batches, flushes, erasing, restarts, and whichever copy is kept: an index says what the model says."""
 
 import json
 import lzma
@@ -6,25 +6,37 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from support.feeds import START, drifting, drifting_and_changing, families
 from support.in_memory import temporary_folder
-from support.indexes import ANY, SURE, UNIQUE, agreed, modelled, opened, same, verdicts_of
+from support.indexes import ANY, LATER, SURE, UNIQUE, agreed, in_pieces, modelled, opened, same, verdicts_of
 from support.long_form import LONG, rotating
 from support.short_histories import short_histories
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
+from stream_lsh.errors import StoreError
+from stream_lsh.index.rows.layout import DELETED, DROPPED, ERASED, FLAGS, ID, OF
 from stream_lsh.settings.model import Settings
 
-MODES = {"kept": UNIQUE, "all": ANY}
+KEEP: dict[str, dict[str, Any]] = {
+    "longest": {"keep": "longest"}, "newest": {"keep": "newest"}, "best": {"keep": "best", "rank_field": "rank"},
+}  # fmt: skip
+PER_SOURCE: dict[str, Any] = {"keep_per": "source", "source_field": "source"}
+KEEPING = {
+    keep + " per source" * bool(more): {**UNIQUE, **given, **more}
+    for (keep, given), more in product({**KEEP, "first": {}}.items(), ({}, PER_SOURCE)) if given or more
+}  # fmt: skip
+MODES: dict[str, dict[str, Any]] = {"kept": UNIQUE, "all": ANY, **KEEPING}
 
 
 def cases(every: Iterable[tuple[Any, ...]], quick: Sequence[tuple[Any, ...]], gate: int) -> list[Any]:
@@ -32,35 +44,55 @@ def cases(every: Iterable[tuple[Any, ...]], quick: Sequence[tuple[Any, ...]], ga
     return [*quick, *rotating([case for case in every if case not in quick], gate)]
 
 
+def keeping(seeds: Iterable[int], ways: Iterable[str], each: int = 2) -> list[tuple[int, str]]:
+    """Seeds with modes; so many seeds keep one copy of all, then so many keep one per source."""
+    return [(seed, way + " per source" * (seed % each >= each // 2)) for seed, way in product(seeds, ways)]
+
+
+def ranked(mode: str, documents: list[Document], chance: random.Random) -> list[Document]:
+    """Where it matters which copy is kept: each with one of four ranks, of which 0 is also the rank of a deletion; of
+    one of two sources, or of none."""
+    if mode not in KEEPING:
+        return documents
+    return [
+        document if document.deleted
+        else replace(document, rank=chance.randrange(4), source=chance.choice((None, "x", "x", "y")))
+        for document in documents
+    ]  # fmt: skip
+
+
 def healthy(folder: Path) -> None:
     facts: Any = information(folder, check=True)
     assert facts["health"]["problems"] == []
 
 
-@pytest.mark.parametrize(("compare_with", "shards"), cases(product(MODES, (1, 2, 3)), [("kept", 2)], 2))
-@hypothesis_settings(max_examples=100 if LONG else 20, deadline=None)
+@pytest.mark.parametrize(("mode", "shards"), [
+    *cases(product(("kept", "all"), (1, 2, 3)), [("kept", 2)], 2),
+    *cases(product(KEEPING, (1,)), [("longest", 1), ("best per source", 1)], 2),
+])  # fmt: skip
+@hypothesis_settings(max_examples=300 if LONG else 20, deadline=None)
 @given(
     short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
     st.integers(0),
 )  # fmt: skip
 def test_short_histories(
-    compare_with: str, shards: int, documents: list[Document], window: str | None, updates: bool, erasing: bool,
+    mode: str, shards: int, documents: list[Document], window: str | None, updates: bool, erasing: bool,
     seed: int,
 ) -> None:  # fmt: skip
     chance = random.Random(seed)
     # What cannot be deleted under `reject` is refused: see test_changes.py.
-    must = any(document.deleted for document in documents) and (compare_with == "all" or shards > 1)
+    must = any(document.deleted for document in documents) and (mode == "all" or shards > 1)
     settings = Settings(
-        **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **MODES[compare_with], window=window,
+        **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **MODES[mode], window=window,
         on_conflict="update" if updates or must else "reject", shards=shards,
         decision_lag=chance.choice((2, 2, 10, 30, 1000)), memtable_documents=chance.choice((16, 16, 65536)),
     )  # fmt: skip
     with temporary_folder() as folder:
-        agreed(documents, settings, folder, chance, erasing=erasing)
+        agreed(ranked(mode, documents, chance), settings, folder, chance, erasing=erasing)
 
 
 @pytest.mark.parametrize(
-    ("seed", "compare_with", "shards"), cases(product(range(3), MODES, (1, 3)), [(0, "all", 1)], 2)
+    ("seed", "compare_with", "shards"), cases(product(range(3), ("kept", "all"), (1, 3)), [(0, "all", 1)], 2)
 )
 def test_a_feed_of_many_windows(tmp_path: Path, seed: int, compare_with: str, shards: int) -> None:
     settings = Settings(
@@ -84,30 +116,40 @@ CHANGING = [
 ]
 
 
-@pytest.mark.parametrize(("seed", "compare_with", "shards", "window"), cases(CHANGING, [(0, "kept", 2, "8m")], 4))
-def test_a_feed_of_updates_and_deletions(
-    tmp_path: Path, seed: int, compare_with: str, shards: int, window: str | None
-) -> None:
+@pytest.mark.parametrize(("seed", "mode", "shards", "window"), [
+    *cases(CHANGING, [(0, "kept", 2, "8m")], 4),
+    *cases(
+        ((*each, 1, window) for each, window in product(keeping(range(40), KEEP, 4), (None, "8m"))),
+        [(0, "longest", 1, None)], 4,
+    ),
+])  # fmt: skip
+def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, mode: str, shards: int, window: str | None) -> None:
     settings = Settings(
-        **SURE, **MODES[compare_with], shards=shards, decision_lag=100, window=window, on_conflict="update",
+        **SURE, **MODES[mode], shards=shards, decision_lag=100, window=window, on_conflict="update",
         memtable_documents=16,
     )  # fmt: skip
-    documents = drifting_and_changing(seed, 3000 if LONG or seed else 1000)
-    found = agreed(documents, settings, tmp_path, random.Random(seed), erasing=seed % 2 == 0)
+    chance = random.Random(seed)
+    documents = ranked(mode, drifting_and_changing(seed, 3000 if LONG or seed else 1000), chance)
+    found = agreed(documents, settings, tmp_path, chance, erasing=seed % 2 == 0)
     kinds = {"unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated"}
     assert kinds <= {verdict.kind for verdict in found}
     representatives = sum(
         (verdict.new_representative is not None) + len(verdict.new_representatives) for verdict in found
     )
-    assert (representatives == 0) if compare_with == "all" else (representatives > 5)
+    assert (representatives == 0) if mode == "all" else (representatives > 5 - 3 * (mode in KEEPING))
+    assert mode not in KEEPING or sum(verdict.supersedes is not None for verdict in found) > 5
     assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 5
     healthy(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("seed", "compare_with", "shards"), cases(product(range(20), MODES, (1, 2, 3)), [(1, "kept", 3)], 8)
+    ("seed", "mode", "shards"),
+    [
+        *cases(product(range(20), ("kept", "all"), (1, 2, 3)), [(1, "kept", 3)], 8),
+        *cases(((*each, 1) for each in keeping(range(60), KEEP)), [(1, "newest per source", 1)], 6),
+    ],
 )
-def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, compare_with: str, shards: int) -> None:
+def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, mode: str, shards: int) -> None:
     """With hardly any memory: long texts of shared words, as others of the family had them before."""
     chance = random.Random(seed)
     settings = Settings(
@@ -116,14 +158,15 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, compare
             "threshold": chance.choice((0.45, 0.6, 0.75)),
             "segment_documents": chance.choice((100, 200, 1000, 10**6)),
         },
-        **MODES[compare_with],
+        **MODES[mode],
         shards=shards,
         on_conflict="update",
         window=chance.choice((None, None, "1m", "4m", "15m")),
         decision_lag=chance.choice((2, 10, 100)),
         memtable_documents=chance.choice((16, 16, 16, 64)),
     )
-    agreed(families(seed, 700 if LONG else 450), settings, tmp_path, chance, erasing=True)
+    documents = ranked(mode, families(seed, 700 if LONG else 450), chance)
+    agreed(documents, settings, tmp_path, chance, erasing=True)
     healthy(tmp_path)
 
 
@@ -201,3 +244,77 @@ def test_an_id_that_comes_again_has_not_the_copies_of_the_one_before(tmp_path: P
     same(found, modelled(documents, settings))
     last = {str(d.id): verdict for d, verdict in zip(documents, found, strict=True)}
     assert [[id for id, *_ in last[name].matches] for name in "adefg"] == [[], ["a"], ["c"], ["a", "d"], ["c", "e"]]
+
+
+@pytest.mark.parametrize(("seed", "mode"), [(2, "best"), *rotating(keeping(range(60), ("longest", "best")), 6)])
+def test_erasing_leaves_the_names_of_live_versions(tmp_path: Path, seed: int, mode: str) -> None:
+    """A row names what it was dropped for as long as this version is live, however often that was superseded."""
+    chance = random.Random(seed)
+    settings = Settings(
+        **{**SURE, "threshold": 0.6, "segment_documents": chance.choice((100, 10**6))},
+        **MODES[mode], on_conflict="update", memtable_documents=chance.choice((16, 64)),
+    )  # fmt: skip
+    documents = ranked(mode, families(seed, 600), chance)
+    with opened(settings, tmp_path) as index:
+        for at in range(0, len(documents), 150):
+            verdicts_of(index, documents[at : at + 150], at)
+            index.commit({}, now=0)
+            index.erase(LATER)
+        (shard,) = index.shards
+        rows, versions, named = shard.stored.at(np.arange(shard.count)), dict[int, int](), 0
+        for row, words in enumerate(rows):
+            if (flags := int(words[FLAGS])) & DROPPED:
+                version = versions.get(int(words[OF]))
+                live = version is not None and not shard.rows.deleted_rows.deleted(np.array([version]))[0]
+                erased = bool(flags & ERASED)
+                assert bool(shard.ids.named(row)[1]) == (live and not erased), row
+                named += bool(live)
+            if not flags & (DELETED | ERASED):
+                versions[int(words[ID])] = row
+        assert named > 5
+
+
+MEASURES = {
+    "jaccard": {}, "signature": {"verify": "signature"}, "containment": {"measure": "containment", "min_shingles": 8},
+    "levenshtein": {"measure": "levenshtein", "max_distance": 8},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("measure", ["signature", *rotating(["jaccard", "containment", "levenshtein"], 1)])
+def test_measures(tmp_path: Path, measure: str) -> None:
+    """Restarts and erasing change nothing, and equal ranks keep the first copy."""
+    # Copies of a few texts with small edits and one of four ranks; two of an id in ten, some deletions.
+    chance, documents = random.Random(5), list[Document]()
+    texts = [[f"word{chance.randrange(400)}" for _ in range(30)] for _ in range(8)]
+    for i in range(400):
+        words = list(chance.choice(texts))
+        for _ in range(chance.randrange(4)):
+            words[chance.randrange(len(words))] = f"word{chance.randrange(400)}"
+        if chance.random() < 0.3:
+            words = words[: chance.randrange(10, 30)]
+        id = str(chance.randrange(i) if i and chance.random() < 0.1 else i)
+        deleted = chance.random() < 0.05
+        text = " ".join(words)
+        documents.append(Document(id, deleted=True) if deleted else Document(id, text, rank=chance.randrange(4)))
+    equal = [document if document.deleted else replace(document, rank=1) for document in documents]
+    shape = {**MEASURES[measure], "on_conflict": "update", "memtable_documents": 64, "segment_documents": 150}
+    for keep in KEEP:
+        settings = Settings(**shape, **KEEP[keep])
+        with opened(settings, tmp_path / keep) as index:
+            whole = verdicts_of(index, documents, 0)
+        same(in_pieces(documents, settings, tmp_path / f"{keep} pieces", random.Random(3), erasing=True), whole)
+        assert any(verdict.supersedes is not None for verdict in whole)
+    with opened(Settings(**shape), tmp_path / "first") as first, opened(settings, tmp_path / "equal") as index:
+        same(verdicts_of(index, equal, 0), verdicts_of(first, equal, 0))
+
+
+def test_another_keep_is_refused(tmp_path: Path) -> None:
+    with opened(Settings(keep="newest"), tmp_path):
+        pass
+    with (
+        pytest.raises(StoreError, match="keep = 'newest' \\(now 'longest'\\)"),
+        opened(Settings(keep="longest"), tmp_path),
+    ):
+        pass
+    with opened(Settings(), tmp_path) as index:
+        assert index.settings.keep == "newest"

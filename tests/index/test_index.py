@@ -72,15 +72,6 @@ def breaking(method: Callable[..., Any], at: int, *, after: bool = False) -> Cal
     return called
 
 
-def goes_on(folder: Path, whole: list[dict[str, Any]]) -> int:
-    """The index answers from its last commit on like an undisturbed one; returns how many documents it holds back."""
-    with opened(Settings(), folder) as index:
-        done = (index.store.named("feed") or {"next": 0})["next"]
-        assert fed(index, FEED[done:], done, BATCH) == whole[done:]
-        index.commit({"feed": {"next": N}})
-    return int(done)
-
-
 @pytest.mark.parametrize(
     ("owner", "name", "after", "committed"),
     [
@@ -108,7 +99,12 @@ def test_a_commit_that_breaks_off_is_the_last(
             index.commit({"feed": {"next": 3 * BATCH}})
         with pytest.raises(StoreError, match=f"a commit of the index in {index.folder} was broken off: open it again"):
             index.commit({})
-    assert goes_on(tmp_path, verdicts) == (2 + committed) * BATCH
+    # The index answers from its last commit on like an undisturbed one.
+    with opened(Settings(), tmp_path) as again:
+        done = (again.store.named("feed") or {"next": 0})["next"]
+        assert fed(again, FEED[done:], done, BATCH) == verdicts[done:]
+        again.commit({"feed": {"next": N}})
+    assert int(done) == (2 + committed) * BATCH
 
 
 def test_a_segment_that_was_not_committed_never_began(tmp_path: Path) -> None:
@@ -254,24 +250,21 @@ def test_ids_that_collide_under_murmur_are_two_ids(tmp_path: Path, crafted: tupl
         assert [v["kind"] for v in fed(index, documents[::-1], 2, 2)] == ["redelivered", "redelivered"]
 
 
-def with_one_hash(index: Index, documents: list[Document]) -> list[dict[str, Any]]:
-    """What is said of documents whose texts all have the same keyed hash, as only who knows the key could make them."""
-    signed = index.sign(columns(documents))
-    batch = signed.documents
-    batch.words[:, TEXT : TEXT + 2] = batch.words[0, TEXT : TEXT + 2]
-    batch.keys[batch.starts[1:] - 2] = posting_key(batch.words[0, TEXT])
-    seqs = np.arange(len(documents))
-    found = judge(index.match(signed, seqs), signed.ids, seqs, index.settings.max_matches, index)
-    return [orjson.loads(line + b"}") for line in verdicts(found)]
-
-
 @pytest.mark.parametrize("compare_with", ["kept", "all"])
 def test_who_knows_the_key_is_compared_all_the_same(tmp_path: Path, compare_with: str) -> None:
     """With `verify = "exact"` equal hashes are also equal sets."""
     base = [f"w{i}" for i in range(60)]
     texts = [base, [f"v{i}" for i in range(60)], [*base[:-1], "x"], base, ["only", "three", "words"]]
     with opened(Settings(compare_with=compare_with), tmp_path) as index:
-        found = with_one_hash(index, [Document(i, " ".join(text)) for i, text in enumerate(texts)])
+        # What is said of documents whose texts all have the same keyed hash, as only who knows the key could make them.
+        documents = [Document(i, " ".join(text)) for i, text in enumerate(texts)]
+        signed = index.sign(columns(documents))
+        batch = signed.documents
+        batch.words[:, TEXT : TEXT + 2] = batch.words[0, TEXT : TEXT + 2]
+        batch.keys[batch.starts[1:] - 2] = posting_key(batch.words[0, TEXT])
+        seqs = np.arange(len(documents))
+        judgement = judge(index.match(signed, seqs), signed.ids, seqs, index.settings.max_matches, index)
+        found = [orjson.loads(line + b"}") for line in verdicts(judgement)]
     assert [v["kind"] for v in found] == ["unique", "unique", "near_duplicate", "exact_duplicate", "unique"]
     for verdict in found[2:4]:
         assert verdict["duplicate_of"] == 0

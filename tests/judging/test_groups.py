@@ -88,27 +88,6 @@ def judged(steps: list[Step], first: int, groups: Memtable) -> Judgement:
     )  # fmt: skip
 
 
-def fold_all(steps: list[Step], cuts: list[int], sources: bool, reached: int = 0) -> tuple[list[Any], Memtable]:
-    """The events of a feed that comes in these batches, and what is kept in the end. reached: groups with smaller
-    numbers have ended before anything came."""
-    groups, events, first = Memtable(), [], 0
-    for end in [*sorted({cut for cut in cuts if cut < len(steps)}), len(steps)]:
-        batch = steps[first:end]
-        judgement = judged(batch, first, groups)
-        times = np.array([NO_TIME if step.time is None else step.time for step in batch], np.int64)
-        said = [b"" if step.source is None else json.dumps(step.source).encode() for step in batch] if sources else []
-        for i in np.flatnonzero(judgement.kinds == Kind.UNIQUE).tolist():
-            groups.kept[first + i] = (int(times[i]), said[i] if sources else b"")
-        found = fold(judgement, times, said, groups, np.full(len(batch), reached))
-        for group in found.groups:
-            groups.stored[group.group] = group.json
-            if not group.live_members:
-                del groups.stored[group.group]
-        events += [json.loads(line) for line in b"".join(found.lines(judgement.ids, judgement.seqs)).splitlines()]
-        first = end
-    return events, groups
-
-
 @st.composite
 def feeds(draw: st.DrawFn) -> list[Step]:
     """Families of similar texts, many changed and withdrawn; of few sources; times with gaps and at both ends."""
@@ -145,7 +124,23 @@ cuts = st.lists(st.integers(1, 79), max_size=6)
 @settings(max_examples=100 if LONG else 60)
 @given(feeds(), cuts, st.booleans(), st.sampled_from((0, 0, 5)))
 def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sources: bool, reached: int) -> None:
-    events, groups = fold_all(steps, cuts, sources, reached)
+    # The events of a feed that comes in these batches, and what is kept in the end. reached: groups with smaller
+    # numbers have ended before anything came.
+    groups, events, first = Memtable(), [], 0
+    for end in [*sorted({cut for cut in cuts if cut < len(steps)}), len(steps)]:
+        batch = steps[first:end]
+        judgement = judged(batch, first, groups)
+        times = np.array([NO_TIME if step.time is None else step.time for step in batch], np.int64)
+        said = [b"" if step.source is None else json.dumps(step.source).encode() for step in batch] if sources else []
+        for i in np.flatnonzero(judgement.kinds == Kind.UNIQUE).tolist():
+            groups.kept[first + i] = (int(times[i]), said[i] if sources else b"")
+        found = fold(judgement, times, said, groups, np.full(len(batch), reached))
+        for group in found.groups:
+            groups.stored[group.group] = group.json
+            if not group.live_members:
+                del groups.stored[group.group]
+        events += [json.loads(line) for line in b"".join(found.lines(judgement.ids, judgement.seqs)).splitlines()]
+        first = end
     assert (events, {number: json.loads(row) for number, row in groups.stored.items()}) == expected_events(
         steps, sources, reached
     )

@@ -9,10 +9,9 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_lsh.documents.columns import Rejection
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.rows import layout
-from stream_lsh.judging.verdicts import Judgement, Kind, judge, pair_lines, reasons, verdict_lines
+from stream_lsh.judging.verdicts import Judgement, Kind, judge, pair_lines, verdict_lines
 
 N = 5
 Match = tuple[int, int, int, float]  # document, row, number, similarity
@@ -113,25 +112,6 @@ def test_the_oldest_of_all_shards_and_the_best_of_their_matches() -> None:
     assert len(said(judged(*found, most=0))[0]["matches"]) == 4
 
 
-def test_only_the_owner_knows_that_an_id_was_there_before() -> None:
-    """The other shards' matches do not count then."""
-    other = shard(
-        [(0, 1, 30, 0.9), (1, 1, 30, 0.9), (2, 1, 30, 0.9)], n=3, kind=[1, 1, 1], of=[1, 1, 1], of_seq=[30, 30, 30],
-        of_similarity=[0.9] * 3, more=[5, 5, 0], not_compared=[1, 1, 0],
-    )  # fmt: skip
-    owner = shard(
-        n=3, status=[layout.REDELIVERED, layout.ID_REUSED, layout.NEW], known=[8, 9, -1], kind=[layout.UNKNOWN, 1, 0]
-    )
-    for found in ([other, owner], [owner, other]):
-        judgement = judged(*found)
-        again, reused, new = said(judgement)
-        assert again == {"id": 0, "seq": 100, "kind": "redelivered", "first_kind": None, **NOTHING}
-        assert reused == {"id": 1, "seq": 101, "kind": "rejected", **NOTHING}
-        assert new["kind"] == "near_duplicate" and new["duplicate_of"] in ("0.1", "1.1")
-        assert len(pair_lines(judgement, "exact").splitlines()) == 1
-        assert {i: why.reason for i, why in reasons(judgement, {}).items()} == {1: "id_reused"}
-
-
 @pytest.mark.parametrize(("kind", "row", "of"), [(0, 0, None), (1, 6, "0.6'"), (2, 6, "0.6'")])
 def test_a_redelivered_document_hears_its_first_verdict_again(kind: int, row: int, of: str | None) -> None:
     """Not its matches, and nothing that was not compared."""
@@ -144,15 +124,6 @@ def test_a_redelivered_document_hears_its_first_verdict_again(kind: int, row: in
         "id": 0, "seq": 100, "kind": "redelivered", "first_kind": Kind(kind).label, "duplicate_of": of,
         "similarity": 0.9 if of else None, "group": 4, "matches": [],
     }  # fmt: skip
-
-
-def test_reasons() -> None:
-    found = shard(status=[layout.INVALID, layout.INVALID, layout.ID_REUSED, layout.NEW, layout.REDELIVERED])
-    parsing = {0: Rejection("wrong_type", "the text is a number")}
-    found.known[4] = 0
-    why = reasons(judged(found), parsing)
-    assert {i: rejection.reason for i, rejection in why.items()} == {0: "wrong_type", 1: "empty", 2: "id_reused"}
-    assert list(parsing) == [0]
 
 
 def test_pairs_name_the_older_first() -> None:

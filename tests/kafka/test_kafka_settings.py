@@ -136,18 +136,18 @@ def test_what_several_shards_that_keep_need() -> None:
     KafkaSettings(**changing, groups=True)
 
 
-@pytest.mark.parametrize("name", ["time_field", "set_field", "match_within"])
-def test_plain_text_has_no_fields(name: str) -> None:
-    message = refused(document_format="text", **{name: "x"})
-    assert name in message and "json" in message
-
-
 def test_plain_text_is_no_vector() -> None:
     for measure in FIELDS:
         message = refused(document_format="text", **SETTINGS[measure])
         assert f"measure = {measure} needs document_format = 'json'" in message
     assert "vector_field is not used with measure = jaccard" in refused(document_format="text", vector_field="v")
     assert "bits_field is not used with measure = jaccard" in refused(document_format="text", bits_field="b")
+
+
+SASL = {"security_protocol": "SASL_SSL"}
+PLAIN = {**SASL, "sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "s3cret"}
+GSSAPI = {**SASL, "sasl_mechanism": "GSSAPI"}
+OAUTH = {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_file": "token"}
 
 
 @pytest.mark.parametrize(
@@ -167,27 +167,7 @@ def test_plain_text_is_no_vector() -> None:
         ({"replication_factor": 0}, ["replication_factor"]),
         ({"allow_weak_topics": ["retention.hours"]}, ["'retention.hours'", "min.insync.replicas", "retention.ms"]),
         ({"http_port": 70000}, ["http_port"]),
-    ],
-)
-def test_wrong_values_are_named_with_what_is_allowed(given: dict[str, Any], parts: list[str]) -> None:
-    message = refused(**given)
-    assert all(part in message for part in parts), message
-
-
-@pytest.mark.parametrize("servers", ["localhost", "a.b-c:9092", "[::1]:9092", "10.0.0.1:1, 10.0.0.2:2"])
-def test_servers(servers: str) -> None:
-    assert KafkaSettings(bootstrap_servers=servers).bootstrap_servers == servers.replace(" ", "")
-
-
-SASL = {"security_protocol": "SASL_SSL"}
-PLAIN = {**SASL, "sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "s3cret"}
-GSSAPI = {**SASL, "sasl_mechanism": "GSSAPI"}
-OAUTH = {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_file": "token"}
-
-
-@pytest.mark.parametrize(
-    ("given", "parts"),
-    [
+        *(({"document_format": "text", x: "x"}, [x, "json"]) for x in ("time_field", "set_field", "match_within")),
         (SASL, ["needs sasl_mechanism"]),
         ({**SASL, "sasl_mechanism": "PLAIN"}, ["PLAIN needs sasl_username"]),
         (
@@ -211,10 +191,15 @@ OAUTH = {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_file": "toke
         ({"security_protocol": "SSL", "ssl_password": "s3cret"}, ["ssl_password", "ssl_certfile"]),
     ],
 )
-def test_security_settings_that_do_not_fit_together(given: dict[str, Any], parts: list[str]) -> None:
+def test_wrong_values_are_named_with_what_is_allowed(given: dict[str, Any], parts: list[str]) -> None:
     message = refused(**given)
     assert all(part in message for part in parts), message
     assert "s3cret" not in message
+
+
+@pytest.mark.parametrize("servers", ["localhost", "a.b-c:9092", "[::1]:9092", "10.0.0.1:1, 10.0.0.2:2"])
+def test_servers(servers: str) -> None:
+    assert KafkaSettings(bootstrap_servers=servers).bootstrap_servers == servers.replace(" ", "")
 
 
 @pytest.mark.parametrize("given", [GSSAPI, OAUTH, {**PLAIN, "sasl_mechanism": "SCRAM-SHA-256"}])

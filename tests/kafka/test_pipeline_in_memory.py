@@ -27,12 +27,6 @@ CREATED = ("unique", "dead_letters")
 UPDATES: dict[str, Any] = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
 
 
-def history() -> list[Record]:
-    """Without times in the future: there the exact time of arrival counts."""
-    records = plain.history(NUMBER, PARTITIONS, 7)
-    return [r for r in records if (plain_time(r) or 0) <= (r.timestamp or 0)]
-
-
 def plain_time(record: Record) -> int | None:
     try:
         found = json.loads(record.value or b"")
@@ -74,7 +68,9 @@ async def test_records_are_those_of_workers(
     worker = pipeline.start()
     while not pipeline.records("signatures"):  # the signer has committed where the partitions begin
         await asyncio.sleep(1)
-    await pipeline.feed(history(), 20)
+    # Without times in the future: there the exact time of arrival counts.
+    records = plain.history(NUMBER, PARTITIONS, 7)
+    await pipeline.feed([r for r in records if (plain_time(r) or 0) <= (r.timestamp or 0)], 20)
     await pipeline.finish([worker], 300)
     await pipeline.drain()
     found = {name: pipeline.records(name) for name in ("documents", *OUTPUTS, "groups", "alerts")}

@@ -89,13 +89,6 @@ def pipeline(broker: Any, prefix: str, tmp_path: Path) -> Iterator[Pipeline]:
         yield found
 
 
-@pytest.fixture
-def patient(broker: Any, prefix: str, tmp_path: Path) -> Iterator[Pipeline]:
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **PATIENT) as found:
-        found.worker()
-        yield found
-
-
 def bare(line: dict[str, Any], numbers: dict[int, int]) -> dict[str, Any]:
     """An answer with the numbers that the documents have in another index, without what it has only on Kafka."""
     found = {name: value for name, value in line.items() if name not in ("source", "time", "detected_at")}
@@ -201,7 +194,8 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         assert b"stream_lsh_serve_verdicts_total" in service.client.get("/metrics").content
 
 
-def test_events_go_on_over_a_restart(pipeline: Pipeline) -> None:
+def test_events_go_on_over_a_restart(pipeline: Pipeline, tmp_path: Path) -> None:
+    """A service without a copy of the index, with readers alone, or with other settings does what it can, or ends."""
     with serving(pipeline) as service:
         first = service.add_all(stories(40))
         pairs, joined = sum(len(line["matches"]) for line in first), sum(line["kind"] != "unique" for line in first)
@@ -230,22 +224,51 @@ def test_events_go_on_over_a_restart(pipeline: Pipeline) -> None:
         }
         gap = said(service, f"{max(line['seq'] for line in more) + 10**9}.0", 1)
         assert gap[0]["event"] == "gap"
+        check = service.client.post("/v1/check", headers=JSON, content=json.dumps(stories(1)[0]))
+        assert check.status_code == 409 and "--index DIR" in check.json()["detail"]
+    tokens = tmp_path / "tokens.toml"
+    write(tokens, entry("reader", "a-reader-of-this-test", "read"))
+    with serving(pipeline, "--token-file", str(tokens)) as service:
+        post = {"headers": {**JSON, "authorization": "Bearer a-reader-of-this-test"}, "content": b"{}"}
+        assert service.client.post("/v1/documents", **post).status_code == 403
+        assert service.client.get("/v1/stats").status_code == 401
+    other = ("--threshold", "0.5", "--groups", "--source-field", "outlet")
+    broker, there = pipeline.settings.bootstrap_servers, pipeline.topics.prefix
+    for prefix, options, why in ((there, other, "signed with other settings"), ("nowhere", (), "have the topic")):
+        with pytest.raises(AssertionError, match=why):
+            Serving(None, "--bootstrap-servers", broker, "--topic-prefix", prefix, *options)
 
 
-def test_a_verdict_that_does_not_come_in_time_comes_later(patient: Pipeline) -> None:
-    worker = patient.workers[0]
-    with serving(patient, "--answer-seconds", "1") as service:
-        answered(lambda: post(service, stories(1)[0]), 200)
-        worker.signal(signal.SIGSTOP)
-        answer = answered(lambda: post(service, stories(1, 1)[0]), 202)
-        assert answer.json()["taken"]
-        where = answer.headers["location"]
-        assert "is not there yet" in service.client.get(where).json()["detail"]
-        line = json.dumps(stories(1, 2)[0])
-        answer = answered(lambda: service.client.post("/v1/documents", headers=NDJSON, content=line), 200)
-        assert answer.json()["taken"] and answer.json()["id"] == "d2"
-        worker.signal(signal.SIGCONT)
-        assert answered(lambda: service.client.get(where), 200).json()["id"] == "d1"
+def test_a_verdict_that_does_not_come_in_time_comes_later(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """And SIGTERM finishes what was taken."""
+    answers: list[httpx.Response] = []
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **PATIENT) as pipeline:
+        worker = pipeline.worker()
+        with serving(pipeline, "--answer-seconds", "1") as service:
+            answered(lambda: post(service, stories(1)[0]), 200)
+            worker.signal(signal.SIGSTOP)
+            answer = answered(lambda: post(service, stories(1, 1)[0]), 202)
+            assert answer.json()["taken"]
+            where = answer.headers["location"]
+            assert "is not there yet" in service.client.get(where).json()["detail"]
+            line = json.dumps(stories(1, 2)[0])
+            answer = answered(lambda: service.client.post("/v1/documents", headers=NDJSON, content=line), 200)
+            assert answer.json()["taken"] and answer.json()["id"] == "d2"
+            worker.signal(signal.SIGCONT)
+            assert answered(lambda: service.client.get(where), 200).json()["id"] == "d1"
+        with serving(pipeline) as service:
+            service.add(stories(1, 3)[0])
+            worker.signal(signal.SIGSTOP)
+            asking = threading.Thread(target=lambda: answers.append(post(service, stories(1, 4)[0])))
+            asking.start()
+            until(lambda: httpx.get(f"{service.url}/v1/stats").json()["service"]["waiting"] == 1)
+            service.process.send_signal(signal.SIGTERM)
+            until(lambda: health(service) != 200)
+            worker.signal(signal.SIGCONT)
+            service.process.wait(timeout=PATIENCE)  # without a second signal, which would end it at once
+            assert service.process.returncode == 0
+            asking.join()
+    assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(200, "d4")]
 
 
 def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
@@ -293,47 +316,3 @@ def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_pat
             assert seqs == sorted(set(seqs)) and {line["seq"] for line in before + after} < set(seqs)
             code, reported = service.stop()
             assert code == 0 and "Traceback" not in reported, reported
-
-
-def test_sigterm_finishes_what_was_taken(patient: Pipeline) -> None:
-    with serving(patient) as service:
-        service.add(stories(1)[0])
-        worker, answers = patient.workers[0], []
-        worker.signal(signal.SIGSTOP)
-        client = httpx.Client(base_url=service.url, timeout=PATIENCE)
-        asking = threading.Thread(
-            target=lambda: answers.append(
-                client.post("/v1/documents", headers=JSON, content=json.dumps(stories(1, 1)[0]))
-            )
-        )
-        asking.start()
-        until(lambda: service.client.get("/v1/stats").json()["service"]["waiting"] == 1)
-        service.process.send_signal(signal.SIGTERM)
-        until(lambda: health(service) != 200)
-        worker.signal(signal.SIGCONT)
-        service.process.wait(timeout=PATIENCE)  # without a second signal, which would end it at once
-        assert service.process.returncode == 0
-        asking.join()
-        assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(200, "d1")]
-
-
-def test_what_it_needs(broker: Any, prefix: str, tmp_path: Path) -> None:
-    def refused(*options: str) -> str:
-        with pytest.raises(AssertionError) as error:
-            Serving(None, "--bootstrap-servers", broker.bootstrap, "--topic-prefix", prefix, *options)
-        return str(error.value)
-
-    assert "does not have the topic" in refused()
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
-        pipeline.worker()
-        tokens = tmp_path / "tokens.toml"
-        write(tokens, entry("reader", "a-reader-of-this-test", "read"))
-        with serving(pipeline, "--token-file", str(tokens)) as service:
-            post = {"headers": {**JSON, "authorization": "Bearer a-reader-of-this-test"}, "content": b"{}"}
-            assert service.client.post("/v1/documents", **post).status_code == 403
-            assert service.client.get("/v1/stats").status_code == 401
-        with serving(pipeline) as service:
-            service.add(stories(1)[0])
-            check = service.client.post("/v1/check", headers=JSON, content=json.dumps(stories(1)[0]))
-            assert check.status_code == 409 and "--index DIR" in check.json()["detail"]
-        assert "signed with other settings" in refused("--threshold", "0.5", "--groups", "--source-field", "outlet")

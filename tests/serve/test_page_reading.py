@@ -184,13 +184,6 @@ def test_seen_rows_are_remembered(page: Chrome, served: Serving) -> None:
     value(page, f"{row(id)}.hidden")
 
 
-def test_a_reload_shows_what_the_service_still_has(page: Chrome, served: Serving) -> None:
-    id = pair(served, "Again")
-    wait_for_row(page, id)
-    page.refresh()
-    wait_for_row(page, id)
-
-
 def test_differences_are_marked_and_stepped_through(page: Chrome, served: Serving) -> None:
     long = [f"Paragraph {n} of the long report says {n * 7} things about {n * 13} matters." for n in range(80)]
     changed = list(long)

@@ -1,4 +1,4 @@
-"""Webhooks of a service: in order, at least once, for hours, also over restarts; dead letters are sent again."""
+"""Webhooks of a service: in order, at least once, for hours, over restarts, with the trace context of the request."""
 
 import asyncio
 import json
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.collector import collecting
 from support.commands import run
 from support.receivers import receiving
-from support.serving import Serving
+from support.serving import JSON, Serving
 from support.waiting import until
 
 from stream_lsh.alerts.receivers import Receiver
@@ -204,3 +205,43 @@ def test_wrong_receiver_is_said_at_once(tmp_path: Path, text: str, says: str) ->
     options = ("--source-field", "from", "--time-field", "ts", "--port", "0", "--rules", tmp_path / "rules.toml")
     found = run("serve", "--index", tmp_path / "index", *options, "--webhooks", tmp_path / "hooks.toml", code=2)
     assert says in found.stderr
+
+
+COPIED = '[[rule]]\nname = "copied"\nkind = "copied"\nsource = "wire"\nby = "herald"\nsimilarity = 0.5\n'
+TRACE, PARENT = 32 * "a", 16 * "b"
+
+
+def posted(serving: Serving, source: str) -> None:
+    headers = {**JSON, "traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "desk=1"} if source == "herald" else JSON
+    document = {"id": source, "text": " ".join(f"word{n}" for n in range(20)), "ts": 1, "from": source}
+    assert serving.client.post("/v1/documents", headers=headers, content=json.dumps(document)).status_code == 200
+
+
+@pytest.mark.parametrize("on", [pytest.param(False, marks=pytest.mark.long), True])
+def test_trace_of_a_request_reaches_the_webhook(on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules.toml").write_text(COPIED)
+    given: list[Any] = ["--source-field", "from", "--time-field", "ts", "--rules", str(tmp_path / "rules.toml")]
+    with collecting() as collector, receiving(lambda n: 503 if n == 0 else 204) as receiver:
+        for name, value in collector.environment.items() if on else ():
+            monkeypatch.setenv(name, value)
+        hooks = tmp_path / "hooks.toml"
+        hooks.write_text(f'[[webhook]]\nname = "desk"\nurl = "{receiver.url}"\n')
+        with Serving(tmp_path / "index", *given, "--webhooks", str(hooks)) as serving:
+            for source in ("wire", "herald"):
+                posted(serving, source)
+            until(lambda: receiver.got)
+            serving.stop()
+            serving.start()
+            until(lambda: len(receiver.got) >= 2)
+            serving.stop()
+    sent = [headers["traceparent"].split("-") for headers, _ in receiver.got]
+    assert {headers["tracestate"] for headers, _ in receiver.got} == {"desk=1"}
+    assert {trace for _, trace, _, _ in sent} == {TRACE}
+    if not on:
+        assert {parent for _, _, parent, _ in sent} == {PARENT} and not collector.spans
+        return
+    assert {parent for _, _, parent, _ in sent} == {span.id for span in collector.named("webhook")}
+    assert {span.parent for span in collector.named("webhook")} == {PARENT}
+    requests = collector.named("POST /v1/documents")
+    assert [(span.trace == TRACE, span.parent) for span in requests] == [(False, ""), (True, PARENT)]
+    assert [span.links for span in collector.named("write")] == [(), (f"{TRACE}-{PARENT}",)]

@@ -41,11 +41,6 @@ class _Compiling(event.Listener):
             self.seconds += time.process_time() - self._began
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 class Runs:
     """In each process that runs tests: measures them, and leaves out what is done or comes too late.
 
@@ -85,7 +80,8 @@ class Runs:
         return report
 
     def _now(self) -> tuple[float, float]:
-        return time.process_time() - self._compiling.seconds + _children(), time.monotonic()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time() - self._compiling.seconds + (used.ru_utime + used.ru_stime), time.monotonic()
 
 
 class Writes:

@@ -38,8 +38,11 @@ def kill(command: list[str], output: Path, size: int, kills: int) -> None:
     assert subprocess.run(command, check=False).returncode == 0
 
 
-def break_commits(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    """Have one commit in so many fail, with the error "enough"."""
+def broken_off(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], every: int = 3) -> int:
+    """Have a run commit as often as it can, and fail at one commit in so many; begin it again until it ends. Returns
+    how often it was broken off."""
+    monkeypatch.setattr(job, "COMMIT_SECONDS", 0)
+    # Have one commit in so many fail, with the error "enough".
     commit, count = Index.commit, iter(range(1, 10**6))
 
     def failing(index: Index, *given: Any, **more: Any) -> None:
@@ -48,13 +51,6 @@ def break_commits(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
         commit(index, *given, **more)
 
     monkeypatch.setattr(Index, "commit", failing)
-
-
-def broken_off(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], every: int = 3) -> int:
-    """Have a run commit as often as it can, and fail at one commit in so many; begin it again until it ends. Returns
-    how often it was broken off."""
-    monkeypatch.setattr(job, "COMMIT_SECONDS", 0)
-    break_commits(monkeypatch, every)
     broken = 0
     while True:
         try:

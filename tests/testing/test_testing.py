@@ -16,24 +16,18 @@ from stream_lsh.testing import Pipeline
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TEXT = "The council has voted on Tuesday for a new bridge over the river, and against a tunnel below it"
 LIKE = f"{TEXT}."
-OTHER = "Something else happens elsewhere, which nobody in the council has ever heard of before today"
 NOW = 1_800_000_000_000
-HOUR = 3_600_000
 
 
 def clock() -> int:
     return NOW
 
 
-def kinds(pipeline: Pipeline) -> list[str]:
-    return [record.json()["kind"] for record in pipeline.verdicts]
-
-
 def test_document_causes_verdict_pair_and_copy() -> None:
     with Pipeline(topic_prefix="shop", clock=clock) as pipeline:
         pipeline.send({"id": "a", "text": TEXT}, key="a", headers=[("traceparent", b"00-1"), ("own", b"1")])
         pipeline.send({"id": "b", "text": LIKE}, key="b", partition=1)
-    assert kinds(pipeline) == ["unique", "near_duplicate"]
+    assert [record.json()["kind"] for record in pipeline.verdicts] == ["unique", "near_duplicate"]
     first, second = pipeline.verdicts
     assert (first.topic, first.key, first.headers) == (
         "shop.verdicts", b"a", (("traceparent", b"00-1"), ("kind", b"unique"), ("schema-version", b"1")),
@@ -52,60 +46,6 @@ def test_equal_documents_give_equal_records() -> None:
             return [*pipeline.send({"id": 1, "text": TEXT}), *pipeline.send({"id": 2, "text": LIKE})]
 
     assert run() == run()
-
-
-def test_deletion_publishes_tombstone() -> None:
-    settings: dict[str, Any] = {"on_conflict": "update", "key_is_id": "string"}
-    with Pipeline(**settings) as pipeline:
-        for id, text in (("a", TEXT), ("b", LIKE)):
-            pipeline.send({"id": id, "text": text}, key=id)
-        sent = pipeline.send(None, key="a")
-    verdict, tombstone = sent
-    assert (verdict.json()["kind"], tombstone.key, tombstone.value, tombstone.json()) == ("deleted", b"a", None, None)
-    assert dict(tombstone.headers)["new-representative"] == b'"b"'
-
-
-def test_window_follows_times_of_documents() -> None:
-    with Pipeline(window="1h", time_field="ts") as pipeline:
-        for number, time in enumerate((0, HOUR // 2, *[3 * HOUR] * 4, 3 * HOUR)):  # the median is the stream time
-            text = OTHER if 2 <= number < 6 else TEXT
-            pipeline.send({"id": number, "text": text, "ts": NOW - 10**10 + time})
-    found = kinds(pipeline)
-    assert (found[0], found[1], found[6]) == ("unique", "exact_duplicate", "unique")
-
-
-def test_bad_input_is_dead_letter_with_reason() -> None:
-    with Pipeline() as pipeline:
-        pipeline.send(b"{", key="k", timestamp=7)
-        pipeline.send({"id": 1})
-    first, second = pipeline.dead_letters
-    assert (first.key, first.value, first.timestamp) == (b"k", b"{", 7)
-    assert dict(first.headers)["reason"] == b"not_json"
-    assert dict(second.headers) | {"partition": b"0", "offset": b"0"} == {
-        "reason": b"missing_field", "detail": b'there is no field "text"', "topic": b"stream-lsh.documents",
-        "partition": b"0", "offset": b"0",
-    }  # fmt: skip
-
-
-def test_groups_and_alerts(tmp_path: Path) -> None:
-    rules = tmp_path / "rules.toml"
-    rules.write_text(
-        '[[rule]]\nname = "spreads"\nkind = "spread"\nmembers = 3\nsources = 1\nwithin = "1h"\ncooldown = "1h"\n'
-    )
-    with Pipeline(groups=True, alerts=rules, source_field="outlet") as pipeline:
-        for number in range(4):
-            pipeline.send({"id": number, "text": TEXT, "outlet": "wire"})
-    assert [record.json()["event"] for record in pipeline.groups] == ["created", "joined", "joined"]
-    assert [record.json()["rule"] for record in pipeline.alerts] == ["spreads"]
-
-
-def test_several_shards_send_decisions() -> None:
-    """Of blocks of two documents."""
-    settings: dict[str, Any] = {"compare_with": "kept", "shards": 2, "decision_lag": 4, "frame_documents": 1}
-    with Pipeline(**settings) as pipeline:
-        for number in range(20):
-            pipeline.send({"id": number, "text": TEXT if number % 2 else OTHER})
-    assert kinds(pipeline) == ["unique"] * 2 + ["exact_duplicate"] * 18
 
 
 def test_consumer_gives_what_is_new() -> None:

@@ -16,7 +16,7 @@ from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
 from stream_lsh.documents.document import Document
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.signer import Signer
-from stream_lsh.index.batch import SignedBatch, sign_batch
+from stream_lsh.index.batch import sign_batch
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.resolution import States
 from stream_lsh.index.rows.keys import Hashes
@@ -91,10 +91,6 @@ def test_a_reply_carries_what_matches_rest_on(monkeypatch: pytest.MonkeyPatch) -
 
 def frame() -> Frame:
     return Frame.of(SIGNER, SETTINGS, parsed(), np.array([[0, 5, 7, 1], [7, 1 << 40, (2 << 40) + 1, 0]]), source())
-
-
-def signed() -> SignedBatch:
-    return sign_batch(SIGNER, hashes(), SETTINGS, parsed())
 
 
 def sequenced(accepted: np.ndarray | None = None) -> Sequenced:
@@ -181,16 +177,9 @@ def test_a_record_of_frames_has_them_as_they_are_alone() -> None:
         split_frames(join_frames([], SETTINGS), SETTINGS)
 
 
-def test_places_are_read_without_the_rest_of_a_frame() -> None:
-    segments, partitions, offsets, times, _ = Places.of(frame().encode(SETTINGS), SETTINGS)
-    assert np.array_equal(segments, frame().segments)
-    assert partitions.tolist() == [0, 0, 7, 7] and offsets.tolist() == [5, 6, 1 << 40, 2 << 40]
-    assert times is None
-
-
 @pytest.mark.parametrize("accepted", [None, np.array([True, True, False, True])])
 def test_the_batch_of_a_frame_is_the_batch_that_was_signed(accepted: np.ndarray | None) -> None:
-    before = signed()
+    before = sign_batch(SIGNER, hashes(), SETTINGS, parsed())
     found = Sequenced.decode(sequenced(accepted).encode(SETTINGS), SETTINGS)
     assert (found.offset, found.predecessor, found.first, found.key) == (9, 8, 70, KEY)
     after = signed_batch(Frame.decode(found.frame, SETTINGS), found, SETTINGS, hashes(), SIGNER)
@@ -400,21 +389,17 @@ def test_an_action_that_is_not_known_is_refused() -> None:
         Frame.decode(pack(b"F", 2, CHANGING.fingerprint, sections), CHANGING)
 
 
-def with_section(data: bytes, number: int) -> bytes:
-    """A record with eight bytes in a section that is empty."""
-    sections: list[bytes | memoryview] = list(unpack(data[4:5], data[5], SETTINGS.fingerprint, data))
-    assert not len(sections[number])
-    sections[number] = b"whatever"
-    return pack(data[4:5], data[5], SETTINGS.fingerprint, sections)
-
-
 @pytest.mark.parametrize(
     ("case", "section", "what"), [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "stream times")]
 )
 def test_what_only_later_versions_write_is_refused(case: int, section: int, what: str) -> None:
     name, data, decode = decoders()[case]
     with pytest.raises(FormatError, match=f"a {name} has {what}, which only newer versions write: upgrade this worker"):
-        decode(with_section(data, section))
+        # A record with eight bytes in a section that is empty.
+        sections: list[bytes | memoryview] = list(unpack(data[4:5], data[5], SETTINGS.fingerprint, data))
+        assert not len(sections[section])
+        sections[section] = b"whatever"
+        decode(pack(data[4:5], data[5], SETTINGS.fingerprint, sections))
 
 
 def test_a_change_with_keys_of_another_shard_or_with_none_is_refused() -> None:

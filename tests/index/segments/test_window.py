@@ -222,17 +222,6 @@ def test_a_feed_that_is_slow_has_few_segments() -> None:
 MAD = LAST_TIME - 1
 
 
-def slowly(times: list[int]) -> list[int]:
-    """The same in plain Python."""
-    now, seen, out = BEFORE, list[int](), []
-    for time in times:
-        if time != NO_TIME:
-            seen.append(time)
-            now = max(now, median_low(seen[-LAST:]))
-        out.append(now)
-    return out
-
-
 times_of_documents = st.lists(st.sampled_from((NO_TIME, 0, MAD)) | st.integers(10_000, 10_400), max_size=300)
 
 
@@ -245,7 +234,14 @@ def test_it_is_that_of_the_rule_however_the_log_is_cut(times: list[int], batch: 
         found += log.advance(np.array(times[at : at + batch], np.int64)).tolist()
         if restarted:
             log = StreamTime(orjson.loads(orjson.dumps(log.facts)))
-    assert found == slowly(times)
+    # The same in plain Python.
+    now, seen, out = BEFORE, list[int](), []
+    for time in times:
+        if time != NO_TIME:
+            seen.append(time)
+            now = max(now, median_low(seen[-LAST:]))
+        out.append(now)
+    assert found == out
     whole = StreamTime()
     whole.advance(np.array(times, np.int64))
     assert orjson.dumps(log.facts) == orjson.dumps(whole.facts)

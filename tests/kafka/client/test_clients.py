@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, conn, errors
+from aiokafka import AIOKafkaConsumer, TopicPartition, conn, errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
@@ -20,7 +20,7 @@ from support.kafka.header_play import Name
 from support.kafka.stages import running
 
 from stream_lsh.kafka.client import clients, private
-from stream_lsh.kafka.client.clients import Deletion, Stopped, Throttle, seen, unless
+from stream_lsh.kafka.client.clients import Deletion, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
 from stream_lsh.kafka.client.reading import reading
 from stream_lsh.kafka.run.process import STAGES
@@ -105,36 +105,6 @@ async def test_a_stop_does_not_wait_for_a_server_that_never_answers(role: str, m
     assert time.monotonic() - began < 20  # and not until the request has timed out, or later
 
 
-async def test_work_is_done_unless_something_else_is_done_first() -> None:
-    ended = []
-
-    async def work(seconds: float) -> str:
-        try:
-            await asyncio.sleep(seconds)
-            if seconds:
-                raise ValueError
-            return "done"
-        finally:
-            await asyncio.sleep(0)
-            ended.append(seconds)
-
-    loop = asyncio.get_running_loop()
-    end = loop.create_future()
-    assert await unless(work(0), end) == "done"
-    with pytest.raises(ValueError):
-        await unless(work(0.01), end)
-    loop.call_later(0.01, end.set_result, None)
-    with pytest.raises(Stopped):
-        await unless(work(3600), end)
-    assert ended == [0, 0.01, 3600]
-    outer = asyncio.create_task(unless(work(1800)))
-    await asyncio.sleep(0.01)
-    outer.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await outer
-    assert ended[-1] == 1800
-
-
 async def test_work_that_cancels_itself_was_not_stopped() -> None:
     """As aiokafka's does while the broker is away."""
 
@@ -171,29 +141,24 @@ def batch(*headers: list[tuple[str, bytes | None]], codec: int = 0, base: int = 
     return data
 
 
-def read(data: bytes) -> list[Any]:
-    private.mend_clients()
-    found = fetcher.MemoryRecords(data)
-    listed = []
-    while found.has_next():
-        each = found.next_batch()
-        assert each.validate_crc()
-        listed += list(each)
-    return listed
-
-
 @pytest.mark.parametrize("codec", [0, 1])
 def test_names_become_text_and_nothing_else_changes(codec: int) -> None:
     bad: list[tuple[str, bytes | None]] = [(Name(b"\xff\xfe"), b"\xff"), (Name(b"a\xc3"), None), ("ü", b"")]
     one: list[tuple[str, bytes | None]] = [("traceparent", b"1")]
     data = batch(one, bad, one, bad, codec=codec) + batch(one, base=4) + batch(bad, base=5)
-    found = read(bytes(data))
-    assert [record.offset for record in found] == list(range(6))
-    assert [record.timestamp for record in found] == [1000, 1001, 1002, 1003, 1000, 1000]
-    assert [record.value[:7] for record in found] == [b"value %d" % i for i in (0, 1, 2, 3, 0, 0)]
+    private.mend_clients()
+    found = fetcher.MemoryRecords(bytes(data))
+    listed = []
+    while found.has_next():
+        each = found.next_batch()
+        assert each.validate_crc()
+        listed += list(each)
+    assert [record.offset for record in listed] == list(range(6))
+    assert [record.timestamp for record in listed] == [1000, 1001, 1002, 1003, 1000, 1000]
+    assert [record.value[:7] for record in listed] == [b"value %d" % i for i in (0, 1, 2, 3, 0, 0)]
     text = [("\\xff\\xfe", b"\xff"), ("a\\xc3", None), ("ü", b"")]
-    assert [record.headers for record in found] == [one, text, one, text, one, text]
-    assert all(type(name) is str for record in found for name, _ in record.headers)
+    assert [record.headers for record in listed] == [one, text, one, text, one, text]
+    assert all(type(name) is str for record in listed for name, _ in record.headers)
 
 
 def test_what_is_damaged_stays_an_error() -> None:
@@ -232,30 +197,12 @@ async def test_refused_deletion_is_said_once(
     ]
 
 
-async def test_quota_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers="kafka-1:9092")
+async def test_quota_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The match role opens a reader for each hole in a changelog."""
     times = iter((0, 1500, 900))
 
     async def send(*_: object) -> object:
         return SimpleNamespace(throttle_time_ms=next(times))
-
-    producer.client.send = send
-    private.watch_throttle(producer, Throttle(KafkaSettings(bootstrap_servers="kafka-1:9092"), "news.match"))
-    for _ in range(3):
-        await producer.client.send(0, None)
-    assert caplog.messages == [
-        "Kafka at kafka-1:9092 holds this client (client id news.match) back by a quota, here for 1.5 s: raise its "
-        "producer_byte_rate, consumer_byte_rate or request_percentage"
-    ]
-
-
-async def test_quota_of_a_reader_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The match role opens one for each hole in a changelog."""
-
-    async def send(*_: object) -> object:
-        return SimpleNamespace(throttle_time_ms=1500)
 
     async def start(self: Any) -> None:
         await self._client.send(0, None)
@@ -269,8 +216,10 @@ async def test_quota_of_a_reader_is_said_once(
         (AIOKafkaConsumer, "stop", stop),
     ):
         monkeypatch.setattr(place, name, work)
-    for _ in range(2):
+    for _ in range(3):
         async with reading(KafkaSettings(bootstrap_servers="kafka-2:9092", topic_prefix="news")):
             pass
-    [message] = caplog.messages
-    assert message.startswith("Kafka at kafka-2:9092 holds this client (client id news.reading) back by a quota, here")
+    assert caplog.messages == [
+        "Kafka at kafka-2:9092 holds this client (client id news.reading) back by a quota, here for 1.5 s: raise its "
+        "producer_byte_rate, consumer_byte_rate or request_percentage"
+    ]

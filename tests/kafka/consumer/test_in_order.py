@@ -193,19 +193,6 @@ async def test_small_records_are_pipelined_and_what_does_not_fit_waits() -> None
     assert underway.bytes == 0
 
 
-async def test_a_large_record_goes_alone_and_those_behind_it_wait() -> None:
-    producer, underway = pair(100)
-    await underway.send("frames", 0, b"first")
-    tasks = [asyncio.create_task(underway.send("frames", p, value)) for p, value in ((1, b"y" * 500), (2, b"last"))]
-    await settled()
-    assert producer.sent == [(0, b"first")]  # the small one would fit, but must not overtake for ever
-    await producer.acknowledge()
-    assert producer.sent[1:] == [(1, b"y" * 500)]
-    await producer.acknowledge()
-    assert producer.sent[2:] == [(2, b"last")]
-    await asyncio.gather(*tasks)
-
-
 async def test_what_fails_or_is_given_up_takes_no_room() -> None:
     producer, underway = pair(10)
     with pytest.raises(RecordTooLargeError):

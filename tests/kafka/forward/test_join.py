@@ -87,14 +87,6 @@ def test_deleted_documents_without_later_ones() -> None:
     assert offsets(join) == [2]
 
 
-def test_documents_deleted_before_the_beginning() -> None:
-    join: Join[Document] = Join(2, 0)
-    join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2)))
-    assert offsets(join) == [] and state(join) == (2, 2, 2)
-    join.add_documents([Document(2)])
-    assert offsets(join) == [2] and state(join) == (3, 3, 2)
-
-
 def test_deleted_verdicts() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(offset) for offset in range(5)])

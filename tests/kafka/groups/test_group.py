@@ -76,24 +76,6 @@ def elsewhere(settings: KafkaSettings, folder: Path) -> KafkaSettings:
     return settings.model_copy(update={"data_folder": folder})
 
 
-async def check(settings: KafkaSettings, folder: Path, said: Sequence[bytes]) -> None:
-    """Events and alerts are those of the embedded engine, each once, in order; the table is that of the last ones."""
-    topics, rules = Topics.of(settings), read_rules(settings.alerts or Path())
-    events, alerts = embedded_lines(settings, folder, rules, said)
-    assert len(events) > 100 and {json.loads(line)["rule"] for line in alerts} == {rule.name for rule in rules}
-    found = await committed_records(settings, topics.groups)
-    assert [record.value for record in found] == events
-    assert all(json.loads(record.value)["group"] == int(record.key) for record in found)
-    assert [record.value for record in await committed_records(settings, topics.alerts)] == alerts
-    changelog = {record.key: record.value for record in await committed_records(settings, topics.group_changelog)}
-    assert name_key(PLACE) not in changelog
-    rebuilt = Store(folder / "rebuilt" / "db", sync=False)
-    rebuilt.write({key: value for key, value in changelog.items() if value is not None})
-    rebuilt.close()
-    rows = {row.group.group: json.loads(row.group.json) for row in table(folder / "rebuilt")}
-    assert rows == {json.loads(record.value)["group"]: row_of(record.value) for record in found}
-
-
 def row_of(event: bytes) -> dict[str, Any]:
     return {name: value for name, value in json.loads(event).items() if name not in ("event", "seq", "id")}
 
@@ -113,7 +95,22 @@ async def test_killed_in_a_transaction(make: Make, tmp_path: Path) -> None:
         await say(settings, said[-3:])  # repeats change nothing
         await until_folded(settings, len(said) + 3)
     assert probe.registry.ignored.labels("group", "repeat")._value.get() == 3
-    await check(settings, tmp_path / "check", said)
+    # Events and alerts are those of the embedded engine, each once, in order; the table is that of the last ones.
+    folder = tmp_path / "check"
+    topics, rules = Topics.of(settings), read_rules(settings.alerts or Path())
+    events, alerts = embedded_lines(settings, folder, rules, said)
+    assert len(events) > 100 and {json.loads(line)["rule"] for line in alerts} == {rule.name for rule in rules}
+    found = await committed_records(settings, topics.groups)
+    assert [record.value for record in found] == events
+    assert all(json.loads(record.value)["group"] == int(record.key) for record in found)
+    assert [record.value for record in await committed_records(settings, topics.alerts)] == alerts
+    changelog = {record.key: record.value for record in await committed_records(settings, topics.group_changelog)}
+    assert name_key(PLACE) not in changelog
+    rebuilt = Store(folder / "rebuilt" / "db", sync=False)
+    rebuilt.write({key: value for key, value in changelog.items() if value is not None})
+    rebuilt.close()
+    rows = {row.group.group: json.loads(row.group.json) for row in table(folder / "rebuilt")}
+    assert rows == {json.loads(record.value)["group"]: row_of(record.value) for record in found}
 
 
 async def test_compaction_leaves_the_table_and_all_that_is_needed_to_go_on(

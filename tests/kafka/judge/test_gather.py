@@ -11,7 +11,7 @@ from support.long_form import LONG
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.judge import stage
-from stream_lsh.kafka.judge.gather import Gather, Outcome, Waits
+from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.stage import WAIT_SECONDS, JudgeStage
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
@@ -154,24 +154,6 @@ def test_shards_that_follow_different_chains() -> None:
         gather.take()
 
 
-def test_the_shards_that_a_frame_waits_for_are_known() -> None:
-    """From the first answer to it on; before, nothing here tells that there is a frame."""
-    gather: Gather[str] = Gather(3, -1)
-    assert gather.waits is None
-    add(gather, 0, 1, 0)
-    assert gather.waits == Waits((0, 2), OFFSETS[0])
-    add(gather, 1, 1, 1)
-    add(gather, 2, 0, 0)
-    assert gather.waits == Waits((2,), OFFSETS[0])
-    add(gather, 3, 2, 0)
-    assert gather.waits is None and gather.ready
-    gather.take()
-    assert gather.waits == Waits((0, 2), OFFSETS[1])
-    assert [str(Waits(shards, 1234)) for shards in ((2,), (0, 2))] == [
-        "waiting for shard 2: frame 1234", "waiting for shards 0, 2: frame 1234",
-    ]  # fmt: skip
-
-
 class Play:
     """A judge of three shards that has completed frame 1233, and a clock that is moved by hand."""
 
@@ -195,18 +177,6 @@ class Play:
         while self.now < end:
             self.now += 0.2
             self.judge._mention_wait()
-
-
-def test_a_shard_that_does_not_answer_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    play = Play()
-    play.answer(0, 1234)
-    play.answer(1, 1234)
-    play.answer(0, 1235)
-    play.pass_time(WAIT_SECONDS - 1)
-    assert not caplog.records
-    play.pass_time(600)
-    [record] = caplog.records
-    assert record.getMessage() == "waiting for shard 2: frame 1234" and record.levelname == "WARNING"
 
 
 async def test_missing_reply_names_its_shard(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -237,14 +207,3 @@ def test_each_frame_has_its_own_time(caplog: pytest.LogCaptureFixture) -> None:
     play.answer(1, 1334)
     play.pass_time(WAIT_SECONDS + 1)
     assert [record.getMessage() for record in caplog.records] == ["waiting for shards 0, 2: frame 1334"]
-
-
-@pytest.mark.parametrize("moment", ["nothing has come", "complete", "another member judges"])
-def test_a_judge_that_waits_for_no_shard_names_none(caplog: pytest.LogCaptureFixture, moment: str) -> None:
-    play = Play()
-    for shard in range({"nothing has come": 0, "complete": 3}.get(moment, 2)):
-        play.answer(shard, 1234)
-    if moment == "another member judges":
-        play.judge._gather = None
-    play.pass_time(600)
-    assert not caplog.records

@@ -92,11 +92,7 @@ async def run(
         await followed(held, changes, start, end)
         held.check(start, end)  # another rebalance
         await held.activate()
-        return await replies_of(held, log)
-
-
-async def replies_of(held: Held, log: Sequence[bytes]) -> list[bytes | None]:
-    return [matched.answer and matched.answer.reply for matched in await held.match(log)]
+        return [matched.answer and matched.answer.reply for matched in await held.match(log)]
 
 
 async def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,17 +212,6 @@ async def test_full_disk_names_folder_and_remedy(
         await held.activate()
         with pytest.raises(StoreError, match=r"shard-0 cannot be used: No space left on device; make room on the disk"):
             await held.match(whole[0])
-
-
-async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, caplog: Any) -> None:
-    log, changes = whole
-    with caplog.at_level(logging.WARNING):
-        async with holding(settings_of(tmp_path), 8, 10) as held:
-            held.check(8, 10)
-            await followed(held, changes, 8, 10)
-            await held.activate()
-            assert [matched.answer is not None for matched in await held.match(log[10:12])] == [True, True]
-    assert caplog.text.count("begins at offset 8; the shard lacks the 8 records before") == 1
 
 
 @pytest.mark.parametrize("accepted", [False, True])

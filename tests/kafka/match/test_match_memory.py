@@ -11,7 +11,6 @@ from support.kafka.match_play import Replies, frames, produce
 
 from stream_lsh.documents.document import Document
 from stream_lsh.index.store.files import disk_bytes
-from stream_lsh.kafka.settings import KafkaSettings
 
 pytestmark = [
     pytest.mark.long,
@@ -21,18 +20,6 @@ pytestmark = [
 DOCUMENTS, DOCUMENT_BYTES, WORD_BYTES = 400, 54_000, 200  # of a frame
 RECORDS, RECORD_BYTES = 25, 16_000_000
 MOST_BYTES = 600_000_000
-
-
-def large_frames(settings: KafkaSettings) -> list[bytes]:
-    """Frames of texts that hardly compress."""
-    chance, made = random.Random(1), []
-    for number in range(RECORDS):
-        letters = base64.b64encode(chance.randbytes(DOCUMENTS * DOCUMENT_BYTES * 3 // 4)).decode()
-        words = [letters[at : at + WORD_BYTES] for at in range(0, len(letters), WORD_BYTES)]
-        step = len(words) // DOCUMENTS
-        documents = [Document(f"{number}-{i}", " ".join(words[i * step : (i + 1) * step])) for i in range(DOCUMENTS)]
-        made += frames(settings, documents, DOCUMENTS, first=number)
-    return made
 
 
 def most_resident(worker: Worker) -> int:
@@ -45,7 +32,17 @@ def most_resident(worker: Worker) -> int:
 def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path: Path) -> None:
     large = {"frame_bytes": 32 << 20, "record_bytes": 32 << 20, "session_timeout_ms": 60_000}
     with Pipeline(broker.bootstrap, prefix, tmp_path, **large) as pipeline:
-        log, replies = large_frames(pipeline.settings), Replies(pipeline.settings)
+        # Frames of texts that hardly compress.
+        chance, made = random.Random(1), []
+        for number in range(RECORDS):
+            letters = base64.b64encode(chance.randbytes(DOCUMENTS * DOCUMENT_BYTES * 3 // 4)).decode()
+            words = [letters[at : at + WORD_BYTES] for at in range(0, len(letters), WORD_BYTES)]
+            step = len(words) // DOCUMENTS
+            documents = [
+                Document(f"{number}-{i}", " ".join(words[i * step : (i + 1) * step])) for i in range(DOCUMENTS)
+            ]
+            made += frames(pipeline.settings, documents, DOCUMENTS, first=number)
+        log, replies = made, Replies(pipeline.settings)
         assert min(map(len, log)) > RECORD_BYTES
 
         def start(name: str, **given: Any) -> Worker:

@@ -366,19 +366,15 @@ def test_nothing_stays_open_where_opening_fails(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(DamagedError):
             replica.activate()
         assert threading.active_count() == threads
-        assert str(folder_of(tmp_path / "a", 0) / "rows-0.bin") not in open_files()
+        # What this process has open.
+        found = []
+        for entry in Path("/proc/self/fd").iterdir() if Path("/proc/self/fd").exists() else ():
+            with suppress(OSError):
+                found.append(str(entry.readlink()))
+        assert str(folder_of(tmp_path / "a", 0) / "rows-0.bin") not in found
         replica.close()
     with monkeypatch.context() as patched:
         patched.setattr(Store, "numbers", damaged)
         with pytest.raises(DamagedError):
             Replica(settings, 0, tmp_path / "a")
     Replica(settings, 0, tmp_path / "a").close()  # the store was given back
-
-
-def open_files() -> list[str]:
-    """What this process has open."""
-    found = []
-    for entry in Path("/proc/self/fd").iterdir() if Path("/proc/self/fd").exists() else ():
-        with suppress(OSError):
-            found.append(str(entry.readlink()))
-    return found

@@ -47,20 +47,27 @@ def stalls(found: list[list[Finding | Again]]) -> list[tuple[int, Stall, bool]]:
     return [(n, f.stall, f.ends) for n, fs in enumerate(found, 1) for f in fs if isinstance(f, Finding)]
 
 
-def test_frames_on_their_way_are_not_lost() -> None:
-    """Each look may meet some between the client and the flow, as long as they arrive."""
-    play = Play()
-    for offset in range(47, 247):
-        assert play.look(replace(LOST, position=offset, handed=offset + 1, read=offset + 1)) == []
+SLOW = replace(LOST, idle=False, handed=300, read=300, bounds=(0, 900))
+NO_STALL = {
+    # Each look may meet some between the client and the flow, as long as they arrive.
+    "frames on their way": [replace(LOST, position=n, handed=n + 1, read=n + 1) for n in range(47, 247)],
+    # Frames are matched for minutes, and the client has fetched ahead; a look meets the moment between two frames.
+    "a slow disk": [*[SLOW] * 600, replace(SLOW, idle=True), *[SLOW] * 100],
+    # More comes than is done: the brokers are ahead for ever.
+    "a shard that moves": [
+        replace(REST, position=n, read=n, handed=n, bounds=(0, 10**6)) for n in range(47, 270) for _ in range(9)
+    ],
+    # The end that a reader of committed records is told is before an open transaction.
+    "an open transaction": [REST] * 600,
+    "a silent broker": [replace(UNREAD, bounds=None)] * 600,
+    "a broker that answers now and then": [*[UNREAD] * (UNREAD_LOOKS - 1), replace(UNREAD, bounds=None)] * 100,
+}
 
 
-def test_a_busy_shard_has_lost_nothing() -> None:
-    """A slow disk: frames are matched for minutes, and the client has fetched ahead."""
+@pytest.mark.parametrize("looks", NO_STALL.values(), ids=NO_STALL)
+def test_what_is_no_stall(looks: list[Shard]) -> None:
     play = Play()
-    slow = replace(LOST, idle=False, handed=300, read=300, bounds=(0, 900))
-    assert not any(play.looks(600, slow))
-    assert play.look(replace(slow, idle=True)) == []  # a look meets the moment between two frames
-    assert not any(play.looks(100, slow))
+    assert not any(play.look(shard) for shard in looks)
 
 
 def test_a_paused_process_has_lost_nothing() -> None:
@@ -103,24 +110,6 @@ def test_unread_frames_are_logged_and_later_end_the_run() -> None:
     assert found[UNREAD_LOOKS - 1] == [
         Finding(Stall.UNREAD, "shard 2: frames from offset 47 on wait for 10 s, and none is fetched", ends=False)
     ]
-
-
-def test_a_shard_that_moves_reads() -> None:
-    """More comes than is done: the brokers are ahead for ever."""
-    play = Play()
-    for n in range(2000):
-        behind = replace(REST, position=47 + n // 9, read=47 + n // 9, handed=47 + n // 9, bounds=(0, 10**6))
-        assert play.look(behind) == []
-
-
-def test_an_open_transaction_or_a_silent_broker_is_no_stall() -> None:
-    """The end that a reader of committed records is told is before an open transaction."""
-    play = Play()
-    assert not any(play.looks(600, REST))
-    assert not any(play.looks(600, replace(UNREAD, bounds=None)))
-    for _ in range(100):  # it answers now and then
-        assert not any(play.looks(UNREAD_LOOKS - 1, UNREAD))
-        assert play.look(replace(UNREAD, bounds=None)) == []
 
 
 def test_a_clock_that_jumps_is_no_time_that_frames_wait() -> None:

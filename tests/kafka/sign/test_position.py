@@ -52,26 +52,12 @@ WITHOUT_PARTITIONER = f'{{"version":2,"fingerprint":"{PRINT}","format":"json"}}'
 def test_what_is_no_note(text: str) -> None:
     with pytest.raises(StoreError, match=r"group news\.sign-notes are not from signers .*delete it"):
         Note.of(text, "news.sign-notes")
-
-
-def test_a_note_of_a_later_version_is_refused() -> None:
     with pytest.raises(StoreError, match=r"news\.sign-notes were written by version 3, this is 2: upgrade this worker"):
         Note.of('{"version":3,"what":1}', "news.sign-notes")
 
 
-def test_another_partitioner_is_refused_by_name() -> None:
-    other = Note(PRINT, "json", "crc32")
-    other.check(PRINT, "json", "crc32", "documents")
-    for note, there, here in ((other, "crc32", "murmur2"), (READ, "murmur2", "crc32")):
-        with pytest.raises(StoreError, match=f"partitioner = {there}, and here it is {here}.*Set partitioner"):
-            note.check(PRINT, "json", here, "documents")
-
-
-def test_version_0_1_reads_the_fingerprint_and_nothing_else_beside_a_position() -> None:
-    assert READ.metadata() == BEGUN.metadata() == PRINT
-
-
 def test_a_note_counts_at_its_own_position() -> None:
+    assert READ.metadata() == BEGUN.metadata() == PRINT  # version 0.1 reads nothing else beside a position
     assert known({3: (10, PRINT)}, {3: (10, READ)}) == {3: (10, READ)}
     # A signer of version 0.1 was here since; of the format nobody has said anything else.
     assert known({3: (12, PRINT)}, {3: (10, READ)}) == {3: (12, Note(PRINT, "json", "murmur2"))}
@@ -105,6 +91,11 @@ def test_other_settings_are_refused() -> None:
         READ.check("0" * 16, "json", "murmur2", "documents")
     with pytest.raises(StoreError, match=r"document_format = json so far, here it is text.*reindex"):
         READ.check(PRINT, "text", "murmur2", "documents")
+    other = Note(PRINT, "json", "crc32")
+    other.check(PRINT, "json", "crc32", "documents")
+    for note, there, here in ((other, "crc32", "murmur2"), (READ, "murmur2", "crc32")):
+        with pytest.raises(StoreError, match=f"partitioner = {there}, and here it is {here}.*Set partitioner"):
+            note.check(PRINT, "json", here, "documents")
 
 
 def test_what_tells_a_record_from_another() -> None:

@@ -125,19 +125,6 @@ def test_a_tombstone_deletes_the_id_that_is_its_key(
     assert found.stamped == [0, 2, 3] and found.part(1, 3).stamped == [1]
 
 
-def test_a_record_deletes_by_a_field_and_a_text_by_a_tombstone() -> None:
-    values = [b'{"id":"a","gone":true,"ts":7}', b'{"id":"a","text":"x","gone":false,"ts":7}', b'{"id":"c","gone":true}']
-    found = columns_of(
-        [record(value) for value in values], KafkaSettings(**UPDATE, deleted_field="gone", time_field="ts")
-    )
-    assert (found.deleted, found.texts, found.rejected) == ([0, 2], b"x", {})
-    assert found.times.tolist() == [7000, 7000, NO_TIME]
-    text = KafkaSettings(**UPDATE, document_format="text", key_is_id="string")
-    found = columns_of([record(b"x", b"a"), record(None, b"a"), record(b"", b"a"), record(None, None)], text)
-    assert found.ids == [b'"a"', b'"a"', b'"a"', b"null"] and found.deleted == [1] and found.texts == b"x"
-    assert {i: why.reason for i, why in found.rejected.items()} == {2: "no_value", 3: "no_key"}
-
-
 @pytest.mark.parametrize("format", ["json", "text"])
 def test_a_large_value_is_refused_without_being_read(format: str) -> None:
     settings = KafkaSettings(document_format=format, max_document_bytes=64)
@@ -145,24 +132,6 @@ def test_a_large_value_is_refused_without_being_read(format: str) -> None:
     assert found.rejected[0].reason == "too_large"
     assert found.rejected[0].detail == "the value has 65 bytes, more than 64"
     assert found.texts == (b"" if format == "json" else b"y" * 64)
-
-
-def test_text_has_its_id_in_the_key() -> None:
-    settings = KafkaSettings(document_format="text")
-    records = [
-        record("Grüße".encode(), "schlüssel".encode()), record(b'{"id":1}', b"17"), record(b"text", None),
-        record(b"text", b""), record(b"\xff", b"k"), record(b"text", b"\xff"), record(b" \n", b"k"),
-        record(b"text", b"k" * 5000), record(None, None),
-    ]  # fmt: skip
-    found = columns_of(records, settings)
-    assert found.ids[:2] == ['"schlüssel"'.encode(), b'"17"']
-    assert found.texts == "Grüße".encode() + b'{"id":1}'
-    assert {i: why.reason for i, why in found.rejected.items()} == {
-        2: "no_key", 3: "no_key", 4: "not_utf8", 5: "not_utf8", 6: "empty", 7: "id_too_long", 8: "no_value",
-    }  # fmt: skip
-    assert found.ids[4] == b'"k"' and found.ids[5] == b"null"
-    assert "byte 1 of the key" in found.rejected[5].detail
-    assert "byte 1 of the value" in found.rejected[4].detail
 
 
 @pytest.mark.parametrize("format", ["json", "text"])

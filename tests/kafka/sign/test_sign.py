@@ -1,10 +1,7 @@
 """The signing stage in a simulated Kafka."""
 
 import asyncio
-import threading
 import time
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +10,6 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from support.kafka.brokers import Make
 from support.kafka.stages import (
     KEY,
-    PATIENCE,
     accepted_documents,
     begun,
     commit,
@@ -37,7 +33,6 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.framing import Chunk
 from stream_lsh.kafka.sign.position import NOTES, Last, Note
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.tools.topics import create
@@ -318,26 +313,3 @@ async def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_it
     assert accepted_documents(settings, frames) == [(0, offset) for offset in range(5, 30)]
     firsts = [row for record in frames for row in Frame.decode(record.value, settings).segments.tolist() if row[3]]
     assert firsts == [[0, 5, firsts[0][2], JUMPS]]
-
-
-async def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    """Else the event loop would stand still, and the other roles of the process with it."""
-    began, free, done = threading.Event(), threading.Event(), threading.Event()
-
-    def frames(*_: Any) -> list[Any]:
-        began.set()
-        free.wait(PATIENCE)
-        done.set()
-        return []
-
-    stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Probe("sign"))
-    stage._framer = SimpleNamespace(frames=frames)
-    stage._pending.add(Chunk(0, (), 0, 1))
-    stage._wake()
-    working = asyncio.create_task(stage._sign())
-    assert await asyncio.to_thread(began.wait, PATIENCE)
-    working.cancel()
-    await asyncio.wait([working])
-    assert not done.is_set()
-    free.set()
-    assert await asyncio.to_thread(done.wait, PATIENCE)

@@ -7,17 +7,20 @@ from typing import Any
 
 import orjson
 import pytest
+from support.contents import contents, unpacked_from
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.long_form import only_long
 from support.poison import POISON, WORDS, CrashError, poison_matching
 from support.simulation.cluster import Cluster
-from support.simulation.pipeline import Pipeline, Worker
+from support.simulation.pipeline import ROLES, Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
 from stream_lsh.documents import lines
 from stream_lsh.documents.refused import Refused
+from stream_lsh.kafka.tools import drain
+from stream_lsh.wire.parts import is_part
 
 PARTITIONS = 2
 UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
@@ -157,3 +160,181 @@ async def killed_and_started_again(
     await pipeline.stop(*workers)
     pipeline.check()
     return pipeline
+
+
+HALF = 24
+READ = ("documents", "signatures", "frames", "matches", "verdicts", "memberships")
+"""What retention empties while a drained pipeline is stopped."""
+
+
+@pytest.mark.long
+@pytest.mark.limit(600)
+@simulated(seeds=4, most=12)
+async def test_pipeline_continues_without_its_groups(world: World, cluster: Cluster) -> None:
+    """Drained, and the groups are deleted; or their offsets expire; or retention has deleted everything that was read,
+    too; or the workers are killed, and the groups are deleted."""
+    form = world.seed % 4
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, on_conflict="update", deleted_field="deleted", key_is_id="string", groups=True,
+        source_field="outlet", shards=world.chance.choice([1, 2]), partitions=PARTITIONS, frame_documents=8,
+        decision_lag=1000,
+    )  # fmt: skip
+    roles, producer = (*ROLES, "group"), world.process("producer")
+    history = plain.history(2 * HALF, PARTITIONS, world.seed)
+    await pipeline.create_topics()
+    first = pipeline.start(*roles)
+    await producer.start(pipeline.feed(history[:HALF], 3))
+    if form == 3:
+        first.process.kill()
+    else:
+        await pipeline.drain()
+        await pipeline.stop(first)
+    if form == 1:
+        for group in cluster.groups:
+            cluster.expire_offsets(group)
+    else:
+        cluster.groups.clear()
+    if form == 2:
+        await pipeline.delete_records(*READ)
+    second = pipeline.start(*roles, folder=first.folder)
+    await producer.start(pipeline.feed(history[HALF:], 3))
+    await drain.resume(pipeline.settings)
+    await pipeline.finish([second], 300)
+    await pipeline.drain()
+    await pipeline.stop(second)
+    pipeline.check()
+
+
+@simulated()
+async def test_pause_outlives_its_mark(world: World, cluster: Cluster) -> None:
+    """Brokers forget the mark after a week, while the workers run."""
+    pipeline = Pipeline(world, cluster, **plain.SURE, partitions=1, frame_documents=8)
+    history, producer = plain.history(10, 1, world.seed), world.process("producer")
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    await producer.start(pipeline.feed(history[:5], 3))
+    await pipeline.finish([worker], 300)
+    await pipeline.drain()
+    cluster.expire_offsets(pipeline.topics.group("pause"))
+    await producer.start(pipeline.feed(history[5:], 3))
+    await asyncio.sleep(20)
+    assert len(pipeline.records("verdicts")) == 5
+    await drain.resume(pipeline.settings)
+    await pipeline.finish([worker], 300)
+
+
+def parts(pipeline: Pipeline, topic: str) -> int:
+    return sum(is_part(record.value or b"") for record in pipeline.records(topic))
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=4, most=100)
+async def test_match_is_killed_and_moved_while_everything_is_in_parts(world: World, cluster: Cluster) -> None:
+    chance = world.chance
+    world.mean_latency = chance.choice([0.002, 0.02, 0.1])  # with a long one faults strike between parts
+    given: dict[str, Any] = {
+        **plain.SURE, **UPDATES, "shards": chance.choice([1, 3]), "partitions": PARTITIONS, "frame_documents": 8,
+        "decision_lag": 1000, "record_bytes": chance.choice([256, 500]), "groups": True,
+    }  # fmt: skip
+    pipeline = Pipeline(world, cluster, **given)
+    await pipeline.create_topics()
+    others = pipeline.start("sign", "sequence", "judge", "forward", "group")
+    workers = [pipeline.start("match"), pipeline.start("match")]
+    history = plain.history(40, PARTITIONS, world.seed)
+    feeding = world.process("producer").start(pipeline.feed(history, 3))
+    for _ in range(5):
+        await asyncio.sleep(chance.uniform(0.5, 4))
+        place, what = chance.randrange(2), chance.random()
+        if what < 0.4:
+            workers[place].process.freeze()
+            await asyncio.sleep(chance.choice((3, 12)))  # the longer one ends its session
+            workers[place].process.thaw()
+        elif what < 0.8:
+            workers[place].process.kill()
+            folder = workers[place].folder if chance.random() < 0.7 else None
+            workers[place] = pipeline.start("match", folder=folder)
+        else:
+            others.process.kill()
+            others = pipeline.start("sign", "sequence", "judge", "forward", "group", folder=others.folder)
+    await feeding
+    await pipeline.finish([others, *workers], 300)
+    await pipeline.stop(others, *workers)
+    assert parts(pipeline, "frames") and parts(pipeline, "changelog")
+    pipeline.check()
+
+
+@pytest.mark.long
+@simulated()
+async def test_a_dense_frame_passes_a_broker_with_default_limits(world: World, cluster: Cluster) -> None:
+    """Every two of 400 documents are a pair: the reply has more than 1 MiB."""
+    given = {**plain.SURE, "compare_with": "all", "max_matches": 0, "max_verified_matches": 0, "max_candidates": 4096}
+    pipeline = Pipeline(world, cluster, **given)
+    await pipeline.create_topics()
+    assert all(int(topic.config["max.message.bytes"]) <= 1_048_588 for topic in cluster.topics.values())
+    text = " ".join(f"w{i}" for i in range(12))
+    history = [
+        Record(0, None, orjson.dumps({"id": i, "text": f"{text} own{i}"}), (), 1_700_000_000_000 + i)
+        for i in range(400)
+    ]
+    await pipeline.feed(history, 10_000)
+    worker = pipeline.start()
+    await pipeline.finish([worker], 300)
+    await pipeline.stop(worker)
+    assert parts(pipeline, "matches") > 1 and parts(pipeline, "changelog") > 1
+    pipeline.check()
+
+
+DOCUMENTS, THIRDS = 90, 3
+
+
+def documents(part: int) -> list[Record]:
+    """Documents with words of their own; of every third of the part before the id is deleted."""
+    found = [
+        {"id": f"name-{i}-", "text": " ".join(f"w{i}x{k}" for k in range(12))}
+        for i in range(part * DOCUMENTS // THIRDS, (part + 1) * DOCUMENTS // THIRDS)
+    ]
+    found += [{"id": id, "deleted": True} for id in gone(part)]
+    return [Record(0, None, orjson.dumps(document)) for document in found]
+
+
+def gone(part: int) -> list[str]:
+    return (
+        [f"name-{i}-" for i in range((part - 1) * DOCUMENTS // THIRDS, part * DOCUMENTS // THIRDS, 3)] if part else []
+    )
+
+
+@simulated()
+async def test_what_is_deleted_leaves_folders_and_changelog(world: World, cluster: Cluster) -> None:
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, on_conflict="update", deleted_field="deleted", erase_hours=0, standbys=1,
+        partitions=1, frame_documents=8, memtable_documents=32, segment_documents=60,
+    )  # fmt: skip
+
+    def left(data: list[bytes], part: int) -> list[str]:
+        return [id for before in range(part + 1) for id in gone(before) if any(id.encode() in each for each in data)]
+
+    async def erased(part: int) -> None:
+        """Take a part, and wait until nothing of what is deleted by then is in the changelog."""
+        await pipeline.feed(documents(part), 50)
+        await pipeline.finish([others], 300)
+        end = world.seconds + 300
+        while found := left(unpacked_from([record.value or b"" for record in pipeline.records("changelog")]), part):
+            assert world.seconds < end, found
+            await asyncio.sleep(1)
+
+    await pipeline.create_topics()
+    others = pipeline.start("sign", "sequence", "judge", "forward")
+    owner = pipeline.start("match")
+    await erased(0)
+    standby = pipeline.start("match")
+    await erased(1)
+    owner.process.kill()
+    assert not left(contents(owner.folder), 1)
+    newest = pipeline.start("match")
+    await erased(2)
+    for worker in (standby, newest):
+        await pipeline.stop(worker)
+        assert not left(contents(worker.folder), 2)
+    assert not any("the shard lacks" in line for line in world.warnings)
+    pipeline.check()

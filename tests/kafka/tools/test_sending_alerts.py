@@ -45,6 +45,7 @@ def send(settings: KafkaSettings, folder: Path, url: str, *words: str) -> Result
 
 
 def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
+    """A sender that is asked to stop does not wait for its receiver."""
     tell(settings, alert(0), alert(1), b"foreign", alert(2))
     with receiving(lambda n: {1: 500, 3: 400}.get(n, 204)) as receiver:
         first = send(settings, tmp_path, receiver.url)
@@ -69,11 +70,9 @@ def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp
         nobody = send(settings, tmp_path, receiver.url, "--topic-prefix", "nobody")
         assert nobody.exit_code and "does not have the topic nobody.alerts" in " ".join(nobody.output.split())
 
-
-def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
-    tell(settings, alert(0), alert(1))
+    tell(settings, alert(6))
     with receiving(lambda n: 503 if n else 204) as receiver:
-        courier = Courier(Webhook(receiver.url, None, 60), tmp_path / "dead", 100, [].append)
+        courier = Courier(Webhook(receiver.url, None, 60), tmp_path / "stopped", 100, [].append)
 
         class Sender(SendStage):
             def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
@@ -85,10 +84,10 @@ def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettin
 
         asyncio.run(asked_to_stop())
         tried = len(receiver.got)
-        assert receiver.keys == keys(0, *[1] * (tried - 1)) and not (tmp_path / "dead").exists()
+        assert receiver.keys == keys(5, *[6] * (tried - 1)) and not (tmp_path / "stopped").exists()
         receiver.answer = lambda _: 204
         assert send(settings, tmp_path, receiver.url, "--receiver", "desk").exit_code == 0
-        assert receiver.keys[tried:] == keys(1)
+        assert receiver.keys[tried:] == keys(6)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ deletions, and lines that are no document."""
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def feed(measure: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]:
     chance = np.random.default_rng(seed)
     field = FIELDS.get(measure, lambda value: {"text": value})
     wrong = WRONG if measure in FIELDS else NO_TEXTS
-    values = _stories(chance) if measure == "tf-idf" else iter(feed_of(measure, seed, n // 15).value, None)
+    values = iter(feed_of(measure, seed, n // 15).value, None)
     begin, lines = int(time.time()) - n, list[bytes]()
     for i in range(n):
         ts = {"ts": begin + i} if measure == "tf-idf" else {}
@@ -56,22 +56,3 @@ def feed(measure: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]:
         elif dice > 0.965:
             lines.append(lines[-1][:-7])
     return lines[:n]
-
-
-def _stories(chance: np.random.Generator) -> Iterator[str]:
-    """Texts about forty events at a time, in other words each; few words weigh the same."""
-
-    def word() -> str:
-        return "".join(str(chance.choice(list(("bdfgklmnprstvz", "aeiou")[k % 2]))) for k in range(8))
-
-    def event() -> list[str]:
-        """Its names, a number, and words of its own."""
-        return [*(word().title() for _ in range(4)), str(chance.integers(10, 3000)), *(word() for _ in range(8))]
-
-    common, events = [word() for _ in range(200)], [event() for _ in range(40)]
-    while True:
-        if chance.random() < 0.1:
-            events[int(chance.integers(40))] = event()
-        about = events[int(chance.integers(40) * chance.random())]  # some have more texts than others
-        size = int(chance.integers(5, 40))
-        yield " ".join(str(chance.choice(about if chance.random() < 0.3 else common)) for _ in range(size))

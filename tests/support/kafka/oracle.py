@@ -276,7 +276,14 @@ def _some(lines: Iterable[object]) -> str:
 def check(found: Outputs, expected: Expected, topic: str) -> None:
     """Everything that must hold of the outputs, whatever has happened; topic: of the documents."""
     check_verdicts(found, expected, topic)
-    check_pairs(found, expected)
+    # The pairs that the oracle gives, none twice.
+    values = [json_of(record.value) for record in found.pairs]
+    twice = Counter((pair["older_seq"], pair["newer_seq"]) for pair in values)  # ids come again with updates
+    assert not twice or twice.most_common(1)[0][1] == 1, f"pairs twice: {twice.most_common(5)}"
+    same((strip(record.value or b"") for record in found.pairs), expected.pairs, "pairs")
+    for record, pair in zip(found.pairs, values, strict=True):
+        assert json_of(record.key or b"") == [pair["older"], pair["newer"]]
+        assert record.partition == pair["source"]["partition"]
     check_passed_on(found, expected, topic)
     assert [record.value for record in found.groups if record.value is not None] == expected.groups
     ended = [event["group"] for event in map(json_of, expected.groups) if event["event"] == "ended"]
@@ -331,17 +338,6 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
     same((strip(record.value or b"") for record in found.verdicts), expected.verdicts, "verdicts")
 
 
-def check_pairs(found: Outputs, expected: Expected) -> None:
-    """The pairs that the oracle gives, none twice."""
-    values = [json_of(record.value) for record in found.pairs]
-    twice = Counter((pair["older_seq"], pair["newer_seq"]) for pair in values)  # ids come again with updates
-    assert not twice or twice.most_common(1)[0][1] == 1, f"pairs twice: {twice.most_common(5)}"
-    same((strip(record.value or b"") for record in found.pairs), expected.pairs, "pairs")
-    for record, pair in zip(found.pairs, values, strict=True):
-        assert json_of(record.key or b"") == [pair["older"], pair["newer"]]
-        assert record.partition == pair["source"]["partition"]
-
-
 def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
     """`unique` has the unique documents as they came, in order, and tombstones of removed ones; `dead-letters` has the
     rejected ones, and why."""
@@ -352,7 +348,7 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
             for record in documents
             for row in (
                 *(
-                    _representative_tombstone(record, headers)
+                    (_key(json_of(dict(headers)["new-representative"])), None, tuple(headers), record.timestamp)
                     for headers in expected.representatives.get(record.source, ())
                 ),
                 *(
@@ -385,10 +381,6 @@ def _tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[ob
     key = _key(json_of(dict(headers)["id"])) if record.key is None else record.key
     brought = (header for header in record.headers if not header[0].startswith(("new-representative", "id")))
     return key, None, (*brought, *headers), record.timestamp
-
-
-def _representative_tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
-    return _key(json_of(dict(headers)["new-representative"])), None, tuple(headers), record.timestamp
 
 
 def _superseded_tombstone(record: Record, id: Any) -> tuple[object, ...]:

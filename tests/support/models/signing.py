@@ -1,7 +1,6 @@
 """Signing in plain Python: slow, and obviously right. The kernels are tested against it."""
 
 import re
-import string
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -12,10 +11,11 @@ import numpy as np
 
 from stream_lsh.families.signer import Signed, Signer
 from stream_lsh.text.settings import SigningSettings
-from stream_lsh.text.unicode import IGNORABLE, unicode_data
+from stream_lsh.text.unicode import CONTINUOUS, IGNORABLE, JOINER, MARK, PUNCTUATION, WORD, unicode_data
 from support.models.minhash import as_bag, character_shingles, word_shingles
-from support.unicode_table import CONTINUOUS_NAMES
+from support.unicode_table import flags_of
 
+CLASSES = ((CONTINUOUS, "c"), (WORD, "w"), (MARK, "m"), (JOINER, "j"))
 TOKEN = re.compile("w(?:[wm]|j+(?=[wm]))*|c(?:m|j+(?=m))*")
 
 
@@ -45,17 +45,8 @@ def shingle_hashes(signed: Signed) -> list[list[int]]:
 @cache
 def char_class(char: str) -> str:
     """w: letter, digit or underscore; c: letter of a script without spaces; m: mark; j: joiner; o: anything else."""
-    category = unicodedata.category(char)
-    if char.isalnum() or char == "_":
-        continuous = category[0] == "L" or category == "Nl"
-        return "c" if continuous and unicodedata.name(char, "").startswith(CONTINUOUS_NAMES) else "w"
-    if category[0] == "M":
-        return "m"
-    return "j" if char in "\u200c\u200d" else "o"
-
-
-def is_dropped(char: str) -> bool:
-    return unicodedata.category(char)[0] == "P" or char in string.punctuation
+    flags = flags_of(char)
+    return next((name for flag, name in CLASSES if flags & flag), "o")
 
 
 @cache
@@ -80,7 +71,7 @@ def normalise(text: str, settings: SigningSettings) -> str:
 def normalise_spelling(text: str, settings: SigningSettings) -> str:
     if settings.kind == "set" and "\x1f" in text:
         return "\x1f".join(normalise_spelling(part, settings) for part in text.split("\x1f"))
-    dropped = [settings.punctuation and is_dropped(char) for char in text]
+    dropped = [settings.punctuation and flags_of(char) & PUNCTUATION != 0 for char in text]
     pieces = lower_each(text) if settings.lower else list(text)
     text = "".join(" " if drop else piece for drop, piece in zip(dropped, pieces, strict=True))
     if settings.space:

@@ -137,7 +137,7 @@ class Log:
             known.epoch = batch.epoch
             known.batches.clear()
         if batch.control:
-            if known.first is not None and not _commits(batch.data):
+            if known.first is not None and struct.unpack_from(">h", batch.data, HEAD.size + 7)[0] != 1:  # no commit
                 self.aborted.append(Aborted(batch.producer, known.first, batch.base))
             known.first = None
             return
@@ -298,11 +298,6 @@ def _marker(producer: int, epoch: int, commit: bool, now: int) -> bytes:
     data = bytearray(head + body)
     struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[_AFTER_CRC:])))
     return bytes(data)
-
-
-def _commits(data: bytes) -> bool:
-    """Whether a marker ends a transaction with a commit."""
-    return struct.unpack_from(">h", data, HEAD.size + 7)[0] == 1
 
 
 def _emptied(batch: Batch) -> Batch:

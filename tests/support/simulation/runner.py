@@ -213,18 +213,6 @@ class _Warnings(logging.Handler):
         self._world.warnings.append(f"{self._world.seconds:.3f} {record.name}: {record.getMessage()}")
 
 
-def _limit(world: World) -> None:
-    """End the world after so many real seconds, and if that does not help, the process."""
-
-    def late(*_: object) -> None:
-        signal.alarm(5)
-        signal.signal(signal.SIGALRM, lambda *_: (faulthandler.dump_traceback(), os._exit(1)))
-        world.late = f"it takes longer than {REAL_SECONDS} s"
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(REAL_SECONDS)
-
-
 def _child(work: Work, schedule: Schedule, options: dict[str, Any], end: int) -> None:
     from support.simulation.clock import REAL_CLOCK, START, Clock
     from support.simulation.cluster import Cluster
@@ -235,7 +223,15 @@ def _child(work: Work, schedule: Schedule, options: dict[str, Any], end: int) ->
     os.dup2(null, 0)
     began, error, value = REAL_CLOCK(), None, None
     world = World(schedule)
-    _limit(world)
+
+    # End the world after so many real seconds, and if that does not help, the process.
+    def late(*_: object) -> None:
+        signal.alarm(5)
+        signal.signal(signal.SIGALRM, lambda *_: (faulthandler.dump_traceback(), os._exit(1)))
+        world.late = f"it takes longer than {REAL_SECONDS} s"
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(REAL_SECONDS)
     logging.getLogger("stream_lsh").addHandler(_Warnings(world))
     try:
         cluster = Cluster(world, **options)
