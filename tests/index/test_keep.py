@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from support.feeds import drifting_and_changing, families
+from support.feeds import drifting_and_changing, families, ranked
 from support.in_memory import temporary_folder
-from support.indexes import LATER, SURE, UNIQUE, agreed, in_pieces, opened, same, verdicts_of
+from support.indexes import LATER, SURE, UNIQUE, agreed, asked, in_pieces, opened, same, verdicts_of
 from support.long_form import LONG, rotating
 from support.short_histories import short_histories
 
@@ -33,55 +33,55 @@ def keeping(keep: str, *, per_source: bool = False, **more: Any) -> Settings:
     )
 
 
-def ranked(documents: list[Document], chance: random.Random) -> list[Document]:
-    """Each with one of four ranks, of which 0 is also the rank of a deletion; of one of two sources, or of none."""
-    return [
-        document
-        if document.deleted
-        else replace(document, rank=chance.randrange(4), source=chance.choice((None, "x", "x", "y")))
-        for document in documents
-    ]
-
-
 WAYS = [
-    ("longest", False),
-    ("best", True),
-    *rotating([*((keep, False) for keep in KEEP if keep != "longest"), ("first", True), ("newest", True)], 2),
+    (keep, per_source, shards)
+    for (keep, per_source), shards in product([*product(KEEP, (False, True)), ("first", True)], (1, 2, 3))
 ]
+QUICK_WAYS = [("longest", False, 1), ("best", True, 3)]
 
 
-@pytest.mark.parametrize(("keep", "per_source"), WAYS)
+@pytest.mark.parametrize(
+    ("keep", "per_source", "shards"), [*QUICK_WAYS, *rotating([way for way in WAYS if way not in QUICK_WAYS], 4)]
+)
 @hypothesis_settings(max_examples=300 if LONG else 20, deadline=None)
 @given(
     short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
     st.integers(0),
 )  # fmt: skip
 def test_short_histories(
-    keep: str, per_source: bool, documents: list[Document], window: str | None, updates: bool, erasing: bool, seed: int
-) -> None:
+    keep: str, per_source: bool, shards: int, documents: list[Document], window: str | None, updates: bool,
+    erasing: bool, seed: int,
+) -> None:  # fmt: skip
     chance = random.Random(seed)
+    must = shards > 1 and any(document.deleted for document in documents)  # otherwise they are refused
     settings = keeping(
         keep, per_source=per_source, **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **UNIQUE,
-        window=window,
-        on_conflict="update" if updates else "reject", memtable_documents=chance.choice((16, 16, 65536)),
+        window=window, shards=shards, decision_lag=chance.choice((2, 2, 10, 30, 1000)),
+        on_conflict="update" if updates or must else "reject", memtable_documents=chance.choice((16, 16, 65536)),
     )  # fmt: skip
     with temporary_folder() as folder:
         agreed(ranked(documents, chance), settings, folder, chance, erasing=erasing)
 
 
-CASES = [*product(range(40), KEEP, (None, "8m"))]
+CASES = [*product(range(40), KEEP, (None, "8m"), (1, 2, 3))]
+QUICK = [(0, "longest", None, 1), (1, "newest", None, 2)]
 
 
-@pytest.mark.parametrize(("seed", "keep", "window"), [(0, "longest", None), *rotating(CASES[1:], 4)])
-def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, keep: str, window: str | None) -> None:
+@pytest.mark.parametrize(
+    ("seed", "keep", "window", "shards"), [*QUICK, *rotating([case for case in CASES if case not in QUICK], 6)]
+)
+def test_a_feed_of_updates_and_deletions(
+    tmp_path: Path, seed: int, keep: str, window: str | None, shards: int
+) -> None:  # fmt: skip
     settings = keeping(
-        keep, per_source=seed % 4 > 1, **SURE, **UNIQUE, window=window, on_conflict="update", memtable_documents=16
-    )
+        keep, per_source=seed % 4 > 1, **SURE, **UNIQUE, window=window, on_conflict="update", memtable_documents=16,
+        shards=shards, decision_lag=100,
+    )  # fmt: skip
     chance = random.Random(seed)
     documents = ranked(drifting_and_changing(seed, 3000 if LONG or seed else 1000), chance)
     found = agreed(documents, settings, tmp_path, chance, erasing=seed % 2 == 0)
     assert sum(verdict.supersedes is not None for verdict in found) > 5
-    assert sum(verdict.new_representative is not None for verdict in found) > 2
+    assert sum(v.new_representative is not None or len(v.new_representatives) > 0 for v in found) > 2
     facts: Any = information(tmp_path, check=True)
     assert facts["health"]["problems"] == []
 
@@ -94,7 +94,8 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, keep: s
             **SURE, "threshold": chance.choice((0.45, 0.6, 0.75)),
             "segment_documents": chance.choice((100, 200, 1000, 10**6)),
         }, **UNIQUE, on_conflict="update", window=chance.choice((None, None, "1m", "4m", "15m")),
-        memtable_documents=chance.choice((16, 16, 16, 64)),
+        memtable_documents=chance.choice((16, 16, 16, 64)), shards=chance.choice((1, 2, 3)),
+        decision_lag=chance.choice((2, 10, 60)),
     )  # fmt: skip
     agreed(ranked(families(seed, 700 if LONG else 450), chance), settings, tmp_path, chance, erasing=True)
 
@@ -165,18 +166,49 @@ def test_measures(tmp_path: Path, measure: str) -> None:
         same(verdicts_of(index, equal, 0), verdicts_of(first, equal, 0))
 
 
+@pytest.mark.parametrize("keep", KEEP)
+def test_several_shards_answer_as_one(tmp_path: Path, keep: str) -> None:
+    """Without deletions: of a group that loses its representative, several shards know this later."""
+    documents = [document for document in ranked(families(4, 600), random.Random(4)) if not document.deleted]
+    found, asked_of = [], []
+    for shards in (1, 2, 3):
+        settings = keeping(keep, per_source=keep == "best", **SURE, **UNIQUE, shards=shards, decision_lag=60)
+        with opened(settings, tmp_path / str(shards)) as index:
+            found.append(verdicts_of(index, documents, 0))
+            asked_of.append(asked(index, documents[:200], known=False))
+    assert sum(verdict.supersedes is not None for verdict in found[0]) > 5
+    same(found[1], found[0])
+    same(found[2], found[0])
+    assert asked_of[0] == asked_of[1] == asked_of[2]
+
+
+@pytest.mark.parametrize("keep", KEEP)
+def test_several_shards_find_the_kept_one_of_many_provisional_copies(tmp_path: Path, keep: str) -> None:
+    """There are more of them than are verified, and any may be the kept one."""
+    chance, documents = random.Random(1), list[Document]()
+    text = [f"word{i}" for i in range(60)]
+    for i in range(300):
+        words = [*text, *text[: chance.randrange(20)]]
+        words[i % 60] = f"edit{i}"
+        documents.append(Document(str(i), " ".join(words), rank=chance.random()))
+    found = []
+    for shards in (1, 2):
+        with opened(keeping(keep, shingles="words:1", shards=shards), tmp_path / str(shards)) as index:
+            found.append(verdicts_of(index, documents, 0))
+    assert {verdict.group for verdict in found[0]} == {0}
+    same(found[1], found[0])
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"keep": "best"}, "keep = 'best' needs rank_field"),
         ({"rank_field": "r"}, "rank_field is for keep = 'best'"),
         ({"keep": "newest", "rank_order": ("a",)}, "rank_order is for keep = 'best'"),
-        ({"keep": "newest", "shards": 2}, "keep = 'newest' is for one shard"),
         ({"keep": "newest", "compare_with": "all"}, "keep = 'newest' is for compare_with = 'kept'"),
         ({"keep": "newest", "measure": "tf-idf"}, "keep is not used with measure = tf-idf"),
         ({"keep": "longest", "set_field": "set"}, "keep = 'longest' is for texts"),
         ({"keep_per": "source"}, "keep_per = 'source' needs source_field"),
-        ({**PER_SOURCE, "shards": 2}, "keep_per = 'source' is for one shard"),
         ({**PER_SOURCE, "compare_with": "all"}, "keep_per = 'source' is for compare_with = 'kept'"),
         ({**PER_SOURCE, "measure": "tf-idf"}, "keep_per is not used with measure = tf-idf"),
     ],
