@@ -1,6 +1,6 @@
 """stream-lsh with caches that are full after a few thousand documents: only what grows with the index is left.
 
-    python -m bench.serve_soak --documents 600000 --program "python -m bench.small_caches serve --quiet --index"
+python -m bench.serve_soak --documents 600000 --program "python -m bench.small_caches serve --quiet --index"
 """
 
 from stream_lsh.cli import main

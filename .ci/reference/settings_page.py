@@ -128,9 +128,8 @@ MORE = {
     "shingles": "[How to choose it](../how-to/choose-a-threshold.md#shingles).",
     "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
-    "keep": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept). All but `first` need one "
-    "shard.",
-    "keep_per": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept). It needs one shard.",
+    "keep": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept).",
+    "keep_per": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept).",
     "on_conflict": "[Updates and deletions](../how-to/update-and-delete.md).",
     "envelope": "[Change events and CloudEvents](../how-to/connect-your-topic.md#change-events-and-cloudevents).",
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",

@@ -14,7 +14,7 @@ from stream_lsh.index.kernel import compiling
 from stream_lsh.index.kernel.known import look_up
 from stream_lsh.index.kernel.match import match
 from stream_lsh.index.kernel.prefetch import MOST, guess
-from stream_lsh.index.kernel.replace import add_representatives
+from stream_lsh.index.kernel.replace import add_representatives, supersede
 from stream_lsh.index.kernel.shingle_sets import keep_all, similarities
 from stream_lsh.index.kernel.tf_idf import similarities_to
 from stream_lsh.index.kernel.work import (
@@ -52,7 +52,7 @@ from stream_lsh.index.rows.layout import (
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
-NO_SIMILARITIES, NO_SAME = np.empty(0), np.empty(0, np.bool_)
+NO_SIMILARITIES, NO_SAME, NOTHING_HELD = np.empty(0), np.empty(0, np.bool_), np.empty((0, 2), np.int64)
 LEAST = 256  # documents and matches that there is room for
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 FIELDS = tuple(Work.numba_type.places)
@@ -93,7 +93,9 @@ class BatchRun:
         self._failed: dict[int, Rejection] = {}
         compiling.have([*shard.kernels, "deletions"] if self._deletes else shard.kernels)
 
-    def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
+    def run(
+        self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS, superseded: NDArray[np.int64] = NO_NUMBERS
+    ) -> None:
         """Match the documents [start, stop), which follow those matched before.
 
         A document that raises an unforeseen exception twice is left out: the shard that stores documents of its id
@@ -101,6 +103,7 @@ class BatchRun:
 
         Args:
             groups: where a block begins with the first document, the groups that need a new representative.
+            superseded: then also the rows that are known to be superseded from here on.
 
         Raises:
             StreamLshError, MemoryError, OSError: they are not due to a document.
@@ -109,11 +112,13 @@ class BatchRun:
         shard = self._shard
         shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store:
-            self._make_room(start, stop, len(groups))
+            self._make_room(start, stop, len(groups), len(superseded))
         self._find_runs()
         if len(groups):  # each may get a representative row
             self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
         self._use_own_sets(self._batch.shingles.known())
+        if len(superseded):
+            supersede(start, superseded, self._work(int(AT_LEAST)))
         if len(groups):
             self._add_representatives(start, groups)
         work = self._work()
@@ -189,11 +194,12 @@ class BatchRun:
         before: list[int] = self._results.progress[ROWS_BEFORE:].tolist()
         return [*now, deleted.count, deleted.version_count] == before
 
-    def _make_room(self, start: int, stop: int, groups: int) -> None:
-        """Make room for the rows and postings of documents [start, stop), and for so many representative rows."""
+    def _make_room(self, start: int, stop: int, groups: int, superseded: int) -> None:
+        """Make room for the rows and postings of documents [start, stop), for so many representative rows, and for the
+        marks of so many superseded rows."""
         shard, documents, rows = self._shard, stop - start, stop - start + groups
         if self._limits.update or self._limits.keep or self._deletes:
-            shard.make_room_for_deletions(rows)
+            shard.make_room_for_deletions(rows + superseded)
             rows += documents
         if self._limits.samples:
             shard.memory.reserve(int(self._documents.starts[stop] - self._documents.starts[start]) + 2 * documents)
@@ -247,14 +253,14 @@ class BatchRun:
     def matches(self) -> Matches:
         """Everything found so far."""
         r, n, m = self._results, len(self._batch), int(self._results.found)
-        document = row = seq = NO_NUMBERS
-        similarity, same_text = NO_SIMILARITIES, NO_SAME
+        document = row = seq = effect = NO_NUMBERS
+        similarity, same_text, held = NO_SIMILARITIES, NO_SAME, NOTHING_HELD
         if m:
-            document, row, seq, same = r.matches[:m].T.copy()
-            similarity, same_text = r.similarities[:m].copy(), same != 0
+            document, row, seq, same, effect, group = r.matches[:m].T.copy()
+            similarity, same_text, held = r.similarities[:m].copy(), same != 0, np.column_stack((row, group))
         status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:n, :PARTITION].T.copy()
         return Matches(
-            document, row, seq, similarity, same_text, status, known, row_of, kind, of, of_seq,
+            document, row, seq, similarity, same_text, effect, held, status, known, row_of, kind, of, of_seq,
             r.similarity[:n].copy(), group, more, not_compared, r.columns[:n, REPLACES:SUPERSEDED].copy(),
             self._representatives, failed=self._failed,
         )  # fmt: skip

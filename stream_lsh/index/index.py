@@ -21,7 +21,7 @@ from stream_lsh.index.erasure.eraser import Beside, Erasing
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.reader import IndexReader
-from stream_lsh.index.resolution import Resolution, Resolved, States
+from stream_lsh.index.resolution import NO_SUPERSEDED, Resolution, Resolved, States, rows_superseded
 from stream_lsh.index.rows.layout import DELETION, SEQ, TIME, VALID
 from stream_lsh.index.segments.identity import identity
 from stream_lsh.index.segments.removal import Removal
@@ -114,7 +114,7 @@ class Index(IndexReader):
                     self.settings.id_field,
                     clock=self._clock,
                 )
-            self._resolution = Resolution()
+            self._resolution = Resolution(self.settings.keep)
             if self.settings.late:
                 states = States.joined([shard.late.states() for shard in self.shards])
                 self._resolution.restore(states, store.named("resolution"))
@@ -154,15 +154,15 @@ class Index(IndexReader):
         segments, block = self._segments(batch, places, clock), self.settings.block
         done: list[tuple[int, int, list[Matches]]] = []
         for segment, start, stop in parts(places, segments, block):
-            groups = NO_NUMBERS
+            groups, superseded = NO_NUMBERS, NO_SUPERSEDED
             if block:
                 number = int(places[start]) // block
                 self._enter(number)
-                groups = self._resolution.begin(number, (number - 1) * block)
+                groups, superseded = self._resolution.begin(number, (number - 1) * block)
             for shard in self.shards:
                 shard.begin(segment)
             rows = [shard.count for shard in self.shards]
-            found = self._step([BatchRun(shard, batch) for shard in self.shards], start, stop, groups)
+            found = self._step([BatchRun(shard, batch) for shard in self.shards], start, stop, groups, superseded)
             named = None
             if block:
                 resolved = self._resolution.resolve(found, start, stop, seqs, places)
@@ -216,13 +216,15 @@ class Index(IndexReader):
             shard.enter(block)
 
     def _step(
-        self, steps: list[BatchRun], start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS
-    ) -> list[Matches]:
+        self, steps: list[BatchRun], start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS,
+        superseded: NDArray[np.int64] = NO_SUPERSEDED,
+    ) -> list[Matches]:  # fmt: skip
         """Matches of all shards, which run in parallel."""
         if self._pool is None:
             steps[0].run(start, stop, groups)
         else:
-            list(self._pool.map(lambda step: step.run(start, stop, groups), steps))
+            of_shards = [rows_superseded(superseded, shard.number) for shard in self.shards]
+            list(self._pool.map(lambda step, rows: step.run(start, stop, groups, rows), steps, of_shards))
         return [step.matches() for step in steps]
 
     def _names(
@@ -293,7 +295,7 @@ class Index(IndexReader):
             facts = {**facts, "window": self.window.facts}
         if self._erasing is not None:
             facts = {**facts, **self._erasing.enter(now)}
-        if self.settings.late and self.settings.updates:
+        if self.settings.late and self.settings.marks_rows:
             facts = {**facts, "resolution": self._resolution.facts}
         values: dict[bytes, bytes | None] = {
             **more,

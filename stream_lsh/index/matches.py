@@ -12,15 +12,17 @@ from stream_lsh.documents.columns import Rejection
 
 NO_REPRESENTATIVES = np.empty((0, 4), np.int64)
 NO_EVIDENCE = np.empty(0, np.object_)
-OF_MATCHES = 5  # the first columns have one entry for each match, the others one for each document
+OF_MATCHES = 7  # the first columns have one entry for each match, the others one for each document
 
 
 @dataclass(slots=True)  # not frozen: that takes ten times as long to make
 class Matches:
-    """What one shard found for a batch of n documents, in parallel arrays. The first five have m entries, one for each
+    """What one shard found for a batch of n documents, in parallel arrays. The first seven have m entries, one for each
     match, ordered by document. The others have n entries.
 
     Attributes:
+        effect: what a match does to its document if it is with a kept one (`layout.DROPS` …).
+        held: int64[m, 2], row and group of each match in the shard, also where `row` is another number.
         status: what became of a document: NEW, REDELIVERED … (`layout`).
         known: row with the same id, or -1.
         row_of: row that the document became, or -1.
@@ -43,6 +45,8 @@ class Matches:
     seq: NDArray[np.int64]
     similarity: NDArray[np.float64]
     same_text: NDArray[np.bool_]
+    effect: NDArray[np.int64]
+    held: NDArray[np.int64]
     status: NDArray[np.int64]
     known: NDArray[np.int64]
     row_of: NDArray[np.int64]
@@ -103,9 +107,7 @@ def shortlist(matches: Matches, most: int) -> Matches:
     best = np.lexsort((matches.seq, -matches.similarity, document))
     keep = np.zeros(len(document), np.bool_)
     keep[best[np.arange(len(best)) - starts[document[best]] < most]] = True
-    columns = {
-        name: getattr(matches, name)[keep] for name in ("document", "row", "seq", "similarity", "same_text")
-    }  # fmt: skip
+    columns = {field.name: getattr(matches, field.name)[keep] for field in fields(matches)[:OF_MATCHES]}
     left = np.bincount(columns["document"], minlength=n)
     evidence = matches.evidence[keep] if len(matches.evidence) else matches.evidence
     return replace(matches, **columns, more=matches.more + counts - left, evidence=evidence)

@@ -5,6 +5,10 @@ A shard compares a document with the rows that it has as kept, and with all prov
 resolution joins the matches of all shards in the order of the log. A document is kept if no shard matches it with a
 kept document.
 
+With `keep`, a document is dropped only for one that ranks at least as high. Otherwise it supersedes the oldest of its
+kept matches, which is not kept any more from there on. The shards learn its row together with the decisions of the
+block of the document that superseded it.
+
 It also decides whether a deleted or replaced version was a representative. If so, the shards learn its group together
 with the decisions of its block. Each shard then names the oldest possible representative, and the oldest of these is
 chosen. Until then the new representative is provisional, as documents are, under its own number.
@@ -20,9 +24,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.matches import Matches
-from stream_lsh.index.rows.layout import EXACT, LEFT, LIKE, NEAR, NEW, REPLACES, UNIQUE, UNKNOWN, WAS_REPRESENTATIVE
+from stream_lsh.index.matches import OF_MATCHES, Matches
+from stream_lsh.index.rows.layout import (
+    DROPS,
+    EXACT,
+    LEFT,
+    LIKE,
+    NEAR,
+    NEW,
+    OUTRANKED,
+    REPLACES,
+    UNIQUE,
+    UNKNOWN,
+    WAS_REPRESENTATIVE,
+)
 
+NO_SUPERSEDED = np.empty((0, 4), np.int64)
 # Columns of `Matches.removed`.
 _WAS_REPRESENTATIVE, _LEFT, _LIKE = WAS_REPRESENTATIVE - REPLACES, LEFT - REPLACES, LIKE - REPLACES
 
@@ -34,7 +51,7 @@ class Resolved:
     Attributes:
         found: the shards' matches with kept documents.
         kind, similarity, group: of new documents.
-        shard, row, seq: of the oldest match, -1 where there is none.
+        shard, row, seq: of the oldest match, -1 for kept documents.
     """
 
     found: list[Matches]
@@ -104,34 +121,53 @@ class States:
 
 
 class Resolution:
-    """The state of the resolution: verdicts on all documents that may be provisional in a shard."""
+    """The state of the resolution: verdicts on all documents that may be provisional in a shard.
 
-    def __init__(self) -> None:
+    Args:
+        keep: which copy is kept, as in the settings.
+
+    Attributes:
+        superseded: int64[s, 4], the superseded documents that the shards do not know of: the place of the document
+            that superseded each, its number, shard and row.
+    """
+
+    def __init__(self, keep: str) -> None:
+        self._keep = keep
         self._states = States.of(0)
         self._block = -1
         self._deleted: list[list[int]] = []
+        self.superseded = NO_SUPERSEDED
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Its state besides the verdicts, for JSON: the latest block, and places and groups of deleted representatives
-        that the shards do not have yet."""
-        return {"block": self._block, "deleted": self._deleted}
+        """Its state besides the verdicts, for JSON: the latest block, and what the shards do not have yet, places and
+        groups of deleted representatives and the superseded documents."""
+        return {"block": self._block, "deleted": self._deleted, "superseded": self.superseded.tolist()}
 
-    def restore(self, states: States, facts: Mapping[str, Any] | None = None) -> None:
-        """Begin with these verdicts, in any order, and with `facts`."""
-        self._states = states.at(np.argsort(states.seq))
+    def restore(
+        self, states: States, facts: Mapping[str, Any] | None = None, superseded: NDArray[np.int64] = NO_SUPERSEDED
+    ) -> None:
+        """Begin with these verdicts, in any order, and with `facts` or the superseded documents."""
+        self._states, self.superseded = states.at(np.argsort(states.seq)), superseded
         if facts is not None:
             self._block, self._deleted = facts["block"], [list(item) for item in facts["deleted"]]
+            self.superseded = np.array(facts.get("superseded", ()), np.int64).reshape(-1, 4)
 
-    def begin(self, block: int, place: int) -> NDArray[np.int64]:
+    def begin(self, block: int, place: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The next document is in this block. If it begins the block: the groups of the representatives deleted before
-        the place."""
+        the place, and the documents superseded before it, as in `superseded`."""
         if block == self._block:
-            return np.empty(0, np.int64)
+            return np.empty(0, np.int64), NO_SUPERSEDED
         self._block = block
         groups = [group for at, group in self._deleted if at < place]
         self._deleted = [item for item in self._deleted if item[0] >= place]
-        return np.array(groups, np.int64)
+        return np.array(groups, np.int64), self.take_superseded(place)
+
+    def take_superseded(self, place: int) -> NDArray[np.int64]:
+        """The documents superseded before a place. The shards know of them from now on."""
+        known = self.superseded[:, 0] < place
+        found, self.superseded = self.superseded[known], self.superseded[~known]
+        return found
 
     def take_deleted(self) -> NDArray[np.int64]:
         """Places and groups int64[g, 2] of the representatives deleted since the last call."""
@@ -153,28 +189,36 @@ class Resolution:
             found = self._choose_representatives(found, places)
         document = np.concatenate([matches.document for matches in found])
         shard = np.repeat(np.arange(len(found)), [len(matches.document) for matches in found])
-        row, seq, similarity, same = (
+        row, seq, similarity, same, effect, held = (
             np.concatenate([getattr(matches, name) for matches in found])
-            for name in ("row", "seq", "similarity", "same_text")
+            for name in ("row", "seq", "similarity", "same_text", "effect", "held")
         )
         new = np.logical_and.reduce([matches.status == NEW for matches in found])
         states = self._states
         if places is not None:
             states = states.and_of(seqs[mine], places[mine])
         kept = np.concatenate((self._states.kind == UNIQUE, np.zeros(stop - start, np.bool_)))
-        order = np.lexsort((seq, document))
-        use = np.empty(len(order), np.bool_)
-        at = states.find(seq[order])
-        _resolve_matches(document[order], at, new, start, stop, kept, use)
+        order, removed = np.lexsort((seq, document)), _replaced(found)
+        uses, decides = np.zeros(len(order), np.bool_), np.zeros(len(order), np.bool_)
+        at, old = states.find(seq[order]), states.find(removed[:, 0])
+        numbers = np.zeros(1, np.int64)
+        slots = np.zeros(len(order) + n, np.int64)
+        if self._keep != "first":
+            numbers, slots = np.unique(np.concatenate((seq[order], removed[:, 0])), return_inverse=True)
+        _resolve_matches(
+            document[order], at, same[order], effect[order], slots, new, start, stop, removed, old, kept,
+            np.isin(numbers, self.superseded[:, 1]), self._keep != "first", self._keep == "newest", places is not None,
+            uses, decides,
+        )  # fmt: skip
         decided = np.zeros(n, np.bool_)
-        decided[document[order[at < 0]]] = True
-        order, at = order[use], at[use]
-        counts = np.zeros(len(document), np.bool_)
-        counts[order] = True
-        kind, (shard_of, row_of, seq_of, similar) = _oldest(document, same, n, order, shard, row, seq, similarity)
-        groups, removed = np.concatenate((self._states.group, seqs[mine])), _replaced(found)
-        given = np.stack([matches.group for matches in found])[shard_of, np.arange(n)]
-        _group(start, stop, seq_of, states.find(seq_of), given, new, removed, states.find(removed[:, 0]), kept, groups)
+        decided[document[order[decides & (at < 0) & (effect[order] == DROPS)]]] = True
+        listed, decisive = np.zeros(len(order), np.bool_), order[decides]
+        listed[order[uses]] = True
+        kind, (shard_of, row_of, seq_of, similar, held_row, given) = _oldest(
+            document, same, effect, n, decisive, shard, row, seq, similarity, *held.T
+        )
+        groups = np.concatenate((self._states.group, seqs[mine]))
+        _group(start, stop, seq_of, states.find(seq_of), given, new, removed, old, groups)
         group = seqs.copy()
         group[mine] = groups[len(self._states) :]
         if places is not None:
@@ -182,13 +226,23 @@ class Resolution:
                 (removed[mine, _WAS_REPRESENTATIVE] > 0) & ~_takes_over(new, seq_of, removed)[mine]
             ).tolist():
                 self._deleted.append([int(places[start + i]), int(removed[start + i, _LEFT])])
+            superseding = np.flatnonzero((kind == UNIQUE) & (seq_of >= 0))
+            more = np.column_stack([column[superseding] for column in (places, seq_of, shard_of, held_row)])
+            self.superseded = np.concatenate((self.superseded, more))
+            for column, nothing in ((shard_of, -1), (row_of, -1), (seq_of, -1), (similar, 0)):
+                column[superseding] = nothing
             states.kind[len(self._states) :], states.group[len(self._states) :] = kind[mine], group[mine]
             states.similarity[len(self._states) :] = similar[mine]
             states.kind[len(self._states) :][~new[mine]] = UNKNOWN
             self._states = states
         # A match with a document that is known as kept drops the new one, whatever the provisional rows hold.
         found = [replace(m, more=m.more * 0, not_compared=m.not_compared + np.where(decided, 0, m.more)) for m in found]
-        resolved = [_counted(m, counts[shard == number], new, group, removed, states) for number, m in enumerate(found)]
+        drops = np.zeros(len(order), np.bool_)
+        drops[decisive] = True
+        resolved = [
+            _counted(m, listed[shard == number], drops[shard == number], new, group, removed, states)
+            for number, m in enumerate(found)
+        ]
         return Resolved(resolved, kind, shard_of, row_of, seq_of, similar, group)
 
     def _choose_representatives(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
@@ -211,16 +265,17 @@ class Resolution:
 
 
 def _oldest(
-    document: NDArray[np.int64], same: NDArray[np.bool_], n: int, order: NDArray[np.int64], *columns: NDArray[Any]
-) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
+    document: NDArray[np.int64], same: NDArray[np.bool_], effect: NDArray[np.int64], n: int, order: NDArray[np.int64],
+    *columns: NDArray[Any],
+) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:  # fmt: skip
     """Kind of each of n documents by its matches, and columns of its oldest match: -1 (similarity 0) where there is
     none.
 
     Args:
-        order: the matches that count, by document and number.
+        order: the matches that decide, by document and number.
     """
     kind = np.full(n, UNIQUE)
-    np.maximum.at(kind, document[order], np.where(same[order], EXACT, NEAR))
+    np.maximum.at(kind, document[order], np.where(effect[order] != DROPS, UNIQUE, np.where(same[order], EXACT, NEAR)))
     backwards, found = order[::-1], [np.full(n, 0.0 if c.dtype == np.float64 else -1) for c in columns]
     for out, column in zip(found, columns, strict=True):
         out[document[backwards]] = column[backwards]  # the last write remains: the first match of each document
@@ -228,15 +283,16 @@ def _oldest(
 
 
 def _counted(
-    matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64],
-    removed: NDArray[np.int64], states: States,
+    matches: Matches, use: NDArray[np.bool_], decides: NDArray[np.bool_], new: NDArray[np.bool_],
+    group: NDArray[np.int64], removed: NDArray[np.int64], states: States,
 ) -> Matches:  # fmt: skip
     """A shard's matches without those that do not count. For redelivered documents, the first verdict."""
-    order = np.flatnonzero(use)
-    order = order[np.lexsort((matches.seq[order], matches.document[order]))]
+    order = np.lexsort((matches.seq, matches.document))
     kind, (of, of_seq, similarity) = _oldest(
-        matches.document, matches.same_text, len(new), order, matches.row, matches.seq, matches.similarity
-    )
+        matches.document, matches.same_text, matches.effect, len(new), order[decides[order]], matches.row, matches.seq,
+        matches.similarity,
+    )  # fmt: skip
+    order = order[use[order]]
     if not new.all():
         group = np.where(new, group, matches.group)
         kind, similarity = np.where(new, kind, matches.kind), np.where(new, similarity, matches.of_similarity)
@@ -247,9 +303,9 @@ def _counted(
             states.kind[place], states.similarity[place], states.group[place]
         )  # fmt: skip
     return replace(
-        matches, document=matches.document[order], row=matches.row[order], seq=matches.seq[order],
-        similarity=matches.similarity[order], same_text=matches.same_text[order], kind=kind, of=of, of_seq=of_seq,
-        of_similarity=similarity, group=group, removed=np.where(matches.removed[:, :1] >= 0, removed, -1),
+        matches, **{field.name: getattr(matches, field.name)[order] for field in fields(matches)[:OF_MATCHES]},
+        kind=kind, of=of, of_seq=of_seq, of_similarity=similarity, group=group,
+        removed=np.where(matches.removed[:, :1] >= 0, removed, -1),
     )  # fmt: skip
 
 
@@ -268,13 +324,19 @@ def _takes_over(new: NDArray[np.bool_], seq_of: NDArray[np.int64], removed: NDAr
     return takes_over
 
 
+def rows_superseded(superseded: NDArray[np.int64], shard: int) -> NDArray[np.int64]:
+    """A shard's rows of superseded documents (`Resolution.superseded`)."""
+    rows: NDArray[np.int64] = superseded[superseded[:, 2] == shard, 3]
+    return rows
+
+
 @njit
-def _group(start, stop, seq_of, of, given, new, removed, old, kept, groups):  # type: ignore[no-untyped-def]
+def _group(start, stop, seq_of, of, given, new, removed, old, groups):  # type: ignore[no-untyped-def]
     """Groups of the documents [start, stop), in order, and of the versions that they replace, where the shards do not
     have them.
 
     seq_of, of: number and place of each one's oldest match. -1 = there is none, or it is known as kept: then the group
-    is `given`. old: places of replaced versions. kept, groups: by place; those of the documents are the last.
+    is `given`. old: places of replaced versions. groups: by place; those of the documents are the last.
     """
     first = len(groups) - (stop - start)
     for i in range(start, stop):
@@ -283,24 +345,52 @@ def _group(start, stop, seq_of, of, given, new, removed, old, kept, groups):  # 
         if removed[i, 0] < 0:
             continue
         if old[i] >= 0:
-            removed[i, _WAS_REPRESENTATIVE], removed[i, _LEFT] = np.int64(kept[old[i]]), groups[old[i]]
+            removed[i, _LEFT] = groups[old[i]]
         if new[i] and seq_of[i] < 0 and removed[i, _WAS_REPRESENTATIVE] > 0 and removed[i, _LIKE] > 0:
             groups[first + i - start] = removed[i, _LEFT]
 
 
 @njit
-def _resolve_matches(document, at, new, start, stop, kept, use):  # type: ignore[no-untyped-def]
-    """Which matches, ordered by document, are with a kept document (`use`), and which documents are kept.
+def _resolve_matches(  # type: ignore[no-untyped-def]
+    document, at, same, effect, slots, new, start, stop, removed, old, kept, superseded, keep, newest, stores, use,
+    decides,
+):  # fmt: skip
+    """Which matches, ordered by document, are with a kept document (`use`), for which of them their document is dropped
+    or which one it supersedes (`decides`), which documents are kept, and which replaced versions were representatives.
 
-    at: for each match the place in `kept` of the older document, -1 = it is known as kept. The last places are those of
-    the documents [start, stop).
+    at, old: for each match and each replaced version the place in `kept`, -1 = it is known as kept, or there is none.
+    The last places are those of the documents [start, stop). slots: places in `superseded`, first of the matches, then
+    of the replaced versions. keep, newest: whether `keep` is given, and is "newest". stores: not a query.
     """
-    first = len(kept) - (stop - start)
+    first, slot = len(kept) - (stop - start), len(document)
     m = np.int64(0)
     for i in range(start, stop):
-        matched = False
+        begin, dropped, outranked, copy = m, False, np.int64(-1), np.int64(-1)
         while m < len(document) and document[m] == i:
-            use[m] = at[m] < 0 or kept[at[m]]
-            matched = matched or use[m]
+            use[m] = (at[m] < 0 or kept[at[m]]) and not superseded[slots[m]]
+            if use[m]:
+                dropped = dropped or effect[m] == DROPS
+                if outranked < 0 and effect[m] == OUTRANKED:
+                    outranked = m
+                if copy < 0 and same[m]:
+                    copy = m
             m += 1
-        kept[first + i - start] = new[i] and not matched
+        if keep and copy >= 0 and (newest or effect[copy] == DROPS):  # a single shard compares with no other document
+            for k in range(begin, m):
+                use[k] = k == copy
+            outranked = copy
+        if removed[i, 0] >= 0:
+            if old[i] >= 0:
+                removed[i, _WAS_REPRESENTATIVE] = np.int64(kept[old[i]])
+            if superseded[slots[slot + i]]:
+                removed[i, _WAS_REPRESENTATIVE] = 0
+        stays = new[i] and not dropped
+        kept[first + i - start] = stays
+        takes_over = removed[i, _WAS_REPRESENTATIVE] > 0 and removed[i, _LIKE] > 0
+        if stays and outranked >= 0 and not takes_over:
+            decides[outranked] = True
+            if stores:
+                superseded[slots[outranked]] = True
+        for k in range(begin, m):
+            if use[k] and effect[k] == DROPS:
+                decides[k] = True

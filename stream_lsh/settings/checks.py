@@ -35,7 +35,7 @@ def check_room(segment_documents: int | None, memtable_documents: int, most_rows
 
 
 def check_keep(
-    keep: str, rank_field: str | None, rank_order: Collection[str], compare_with: str, shards: int, *, texts: bool
+    keep: str, rank_field: str | None, rank_order: Collection[str], compare_with: str, *, texts: bool
 ) -> None:
     """Raise ValueError if `keep` does not go with other settings. texts: whether documents are texts."""
     if (keep == "best") != (rank_field is not None):
@@ -50,13 +50,11 @@ def check_keep(
         return
     if compare_with != "kept":
         raise ValueError(f"keep = {keep!r} is for compare_with = 'kept'; with {compare_with!r} every document is kept")
-    if shards > 1:
-        raise ValueError(f"keep = {keep!r} is for one shard; leave out shards, or use keep = 'first'")
     if keep == "longest" and not texts:
         raise ValueError("keep = 'longest' is for texts; use keep = 'best' with rank_field")
 
 
-def check_keep_per(keep_per: str | None, source_field: str | None, compare_with: str, shards: int) -> None:
+def check_keep_per(keep_per: str | None, source_field: str | None, compare_with: str) -> None:
     """Raise ValueError if `keep_per` does not go with other settings."""
     if keep_per is None:
         return
@@ -66,8 +64,6 @@ def check_keep_per(keep_per: str | None, source_field: str | None, compare_with:
         raise ValueError(
             f"keep_per = {keep_per!r} is for compare_with = 'kept'; with {compare_with!r} every document is kept"
         )
-    if shards > 1:
-        raise ValueError(f"keep_per = {keep_per!r} is for one shard; leave out shards, or leave it out")
 
 
 def refuse_others(where: str, others: Sequence[str], clash: str) -> None:

@@ -288,10 +288,10 @@ class Settings(BaseModel):
                 "max_verified_matches = 0 (all) is for compare_with = 'all'; among what was kept few are similar"
             )
         check_keep(
-            self.keep, self.rank_field, self.rank_order, self.compare_with, self.shards,
+            self.keep, self.rank_field, self.rank_order, self.compare_with,
             texts=self.item is None and self.set_field is None,
         )  # fmt: skip
-        check_keep_per(self.keep_per, self.source_field, self.compare_with, self.shards)
+        check_keep_per(self.keep_per, self.source_field, self.compare_with)
         if self.max_future is not None and self.window is None:
             raise ValueError("max_future is for indexes with a window; give window too, or leave it out")
         if self.envelope == "debezium" and not self.updates:
@@ -374,6 +374,11 @@ class Settings(BaseModel):
     def late(self) -> bool:
         """Whether a shard learns what was kept from the others' answers, and so later: `decision_lag`."""
         return self.compare_with == "kept" and self.shards > 1
+
+    @property
+    def superseded_late(self) -> bool:
+        """Whether a shard learns later what was superseded, as `late`."""
+        return self.late and self.keep != "first"
 
     @property
     def block(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
-from stream_lsh.index.resolution import States
+from stream_lsh.index.resolution import NO_SUPERSEDED, Resolution, States
 from stream_lsh.index.rows.layout import NEAR, UNIQUE
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, Sections, join, pack
@@ -37,6 +37,7 @@ class Decisions:
         deleted: int64[g, 2], places in the log and groups of deleted representatives.
         representatives: possible representatives, by shard. `place` is where they begin to be valid, `kind` is UNIQUE
             for the chosen ones.
+        superseded: int64[s, 4], with `keep`, as in `Resolution`.
     """
 
     offset: int
@@ -47,6 +48,7 @@ class Decisions:
     names: list[bytes]
     deleted: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     representatives: States = field(default_factory=lambda: States.of(0))
+    superseded: NDArray[np.int64] = field(default_factory=lambda: NO_SUPERSEDED)
 
     @property
     def joined(self) -> NDArray[np.int64]:
@@ -63,6 +65,7 @@ class Decisions:
                 _HEAD.pack(self.offset, self.predecessor, self.documents), states.seq, states.place, kinds,
                 states.similarity[joined], states.group[joined], self.shards, *join(self.names),
                 *(self._changes() if settings.updates else ()),
+                *([self.superseded] if settings.superseded_late else ()),
             ],
         )  # fmt: skip
 
@@ -101,14 +104,27 @@ class Decisions:
             seq, place, group = (np.ascontiguousarray(numbers) for numbers in representatives.T)
             may = States(seq, place, np.where(chosen > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
             found = replace(found, deleted=deleted, representatives=may)
+        if settings.superseded_late:
+            found = replace(found, superseded=sections.column(np.int64, width=4))
         sections.end()
         return found
 
 
+def restored(keep: str, known: Sequence[Decisions]) -> Resolution:
+    """The resolution that has made these decisions, from the first document on that is provisional. keep: as in the
+    settings."""
+    found = Resolution(keep)
+    if known:
+        states = States.joined([states for d in known for states in (d.states, d.representatives)])
+        found.restore(states, superseded=np.concatenate([d.superseded for d in known]))
+    return found
+
+
 def decisions_of_shard(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:
     """The decisions for one shard about the documents at the places [first, last) of the log: its own dropped
-    documents, the groups of deleted representatives, and the representatives that are valid from such a place on."""
-    parts, shards, names, deleted, representatives = [], [], [], [], []
+    documents, the groups of deleted representatives, the representatives that are valid from such a place on, and its
+    superseded documents."""
+    parts, shards, names, deleted, representatives, superseded = [], [], [], [], [], []
     for decided in decisions:
         at = decided.joined
         places = decided.states.place[at]
@@ -118,9 +134,12 @@ def decisions_of_shard(decisions: Sequence[Decisions], shard: int, first: int, l
         names += [decided.names[i] for i in mine.tolist()]
         there = decided.deleted[:, 0]
         deleted.append(decided.deleted[(first <= there) & (there < last)])
+        there = decided.superseded[:, 0]
+        superseded.append(decided.superseded[(first <= there) & (there < last) & (decided.superseded[:, 2] == shard)])
         there, chosen = decided.representatives.place, decided.representatives.kind == UNIQUE
         representatives.append(decided.representatives.at(np.flatnonzero(chosen & (first <= there) & (there < last))))
     return Decisions(
         -1, -1, last, States.joined([States.of(0), *parts]), np.concatenate([np.empty(0, np.uint16), *shards]), names,
         np.concatenate([np.empty((0, 2), np.int64), *deleted]), States.joined([States.of(0), *representatives]),
+        np.concatenate([NO_SUPERSEDED, *superseded]),
     )  # fmt: skip

@@ -64,6 +64,7 @@ class Reply:
         source += [] if self.source is None or self.log is None else [self.log]
         accepted: Section = b"" if self.accepted is None else self.accepted.astype(np.uint8)
         known, of = m.known >= 0, m.of >= 0
+        facts = m.same_text | m.effect << 1 if settings.late else m.same_text
         groups: Section = m.group if (m.group != NO_GROUP).any() else b""
         again: list[Section] = [m.of_seq[known]] if settings.late else []
         return pack(
@@ -71,13 +72,14 @@ class Reply:
             [
                 _HEAD.pack(self.shard, self.offset, self.predecessor, self.shift), *join(self.names),
                 m.document.astype(np.uint16), m.row.astype(np.uint32), m.seq, m.similarity,
-                m.same_text.astype(np.uint8), m.status.astype(np.uint8), m.kind.astype(np.uint8),
+                facts.astype(np.uint8), m.status.astype(np.uint8), m.kind.astype(np.uint8),
                 *_sparse(known, m.known.astype(np.uint32)),
                 *_sparse(of, m.of.astype(np.uint32)), m.of_seq[of],
                 *_sparse(m.of_similarity != 0, m.of_similarity), groups,
                 *_sparse(m.more != 0, m.more), *_sparse(m.not_compared != 0, m.not_compared), accepted, *again,
                 *(self._replaced() if settings.updates else ()),
                 *(self._representatives() if settings.updates and settings.late else ()),
+                *([m.held] if settings.superseded_late else ()),
                 *(join(m.evidence.tolist()) if settings.measure in EXPLAINED else ()),
                 orjson.dumps(plain_rejections(m.failed)) if m.failed else b"", *source,
             ],
@@ -120,7 +122,7 @@ class Reply:
         document = sections.column(np.uint16).astype(np.int64)
         m = len(document)
         row, seq = _named(sections.column(np.uint32, m), names), sections.column(np.int64, m)
-        similarity, same_text = sections.column(np.float64, m), sections.column(np.uint8, m).astype(np.bool_)
+        similarity, facts_of_matches = sections.column(np.float64, m), sections.column(np.uint8, m).astype(np.int64)
         status = sections.column(np.uint8).astype(np.int64)
         n = len(status)
         kind = sections.column(np.uint8, n).astype(np.int64)
@@ -129,7 +131,8 @@ class Reply:
         of_seq = np.full(n, -1)
         of_seq[matched] = sections.column(np.int64, len(matched))
         _, of_similarity = _sparse_of(sections, n, np.float64, 0.0)
-        groups = sections.next()
+        given = sections.next()
+        groups = column(given, np.int64, n) if len(given) else np.full(n, NO_GROUP)
         _, more = _sparse_of(sections, n, np.int64, 0)
         _, not_compared = _sparse_of(sections, n, np.int64, 0)
         counts = sections.next()
@@ -144,6 +147,7 @@ class Reply:
             _read_replaced(sections, removed, names, representatives)
             if settings.late:
                 possible = _read_representatives(sections, n, names, representatives)
+        held = sections.column(np.int64, m, 2) if settings.superseded_late else None
         evidence = sections.texts() if settings.measure in EXPLAINED else []
         failed = parsed_rejections(facts) if len(facts := sections.next()) else {}
         source = Source.of(sections.several(Source.count(settings))) if sections.left else None
@@ -156,10 +160,14 @@ class Reply:
             or max(failed, default=-1) >= n
         ):
             raise _inconsistent()
+        if held is None:  # of the oldest match with a known row, which is all that is read
+            held = np.column_stack((row, groups[document]))
         matches = Matches(
-            document=document, row=row, seq=seq, similarity=similarity, same_text=same_text, status=status,
+            document=document, row=row, seq=seq, similarity=similarity, same_text=facts_of_matches & 1 != 0,
+            effect=facts_of_matches >> 1,
+            held=held, status=status,
             known=_named(known, names), row_of=np.full(n, -1), kind=kind, of=_named(of, names), of_seq=of_seq,
-            of_similarity=of_similarity, group=column(groups, np.int64, n) if len(groups) else np.full(n, NO_GROUP),
+            of_similarity=of_similarity, group=groups,
             more=more, not_compared=not_compared, removed=removed, representatives=possible,
             evidence=np.array(evidence, np.object_), failed=failed,
         )  # fmt: skip

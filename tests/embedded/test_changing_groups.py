@@ -159,7 +159,7 @@ def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, windo
     settings = Settings(
         **{**SURE, "segment_documents": chance.choice((5, 40, 1000, 10**6))}, window=window,
         shards=shards, decision_lag=chance.choice((2, 10, 30)),
-        keep=chance.choice(("first", "longest", "newest")) if shards == 1 else "first",
+        keep=chance.choice(("first", "longest", "newest")),
     )  # fmt: skip
     # Records whose event times go on in steps of seconds; the first has one.
     out, now = [(Document("begin", "to begin with", time=START), "s0")], START
@@ -237,7 +237,9 @@ def rules(tmp_path: Path) -> Path:
     ("shards", "window", "keep"),
     [
         (1, "8h", "first"),
-        *rotating([(1, None, "longest"), (2, None, "first"), (1, "8h", "newest"), (2, "8h", "first")], 1),
+        *rotating(
+            [(1, None, "longest"), (2, None, "first"), (1, "8h", "newest"), (2, "8h", "first"), (2, "8h", "longest")], 1
+        ),
     ],
 )
 def test_a_run_that_is_broken_off_goes_on_to_the_byte(

@@ -326,12 +326,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"keep": "best"}, "keep = 'best' needs rank_field"),
     ({"rank_field": "r"}, "rank_field is for keep = 'best'"),
     ({"keep": "newest", "rank_order": ("a",)}, "rank_order is for keep = 'best'"),
-    ({"keep": "newest", "shards": 2}, "keep = 'newest' is for one shard"),
     ({"keep": "newest", "compare_with": "all"}, "keep = 'newest' is for compare_with = 'kept'"),
     ({"keep": "newest", "measure": "tf-idf"}, "keep is not used with measure = tf-idf"),
     ({"keep": "longest", "set_field": "set"}, "keep = 'longest' is for texts"),
     ({"keep_per": "source"}, "keep_per = 'source' needs source_field"),
-    ({**PER_SOURCE, "shards": 2}, "keep_per = 'source' is for one shard"),
     ({**PER_SOURCE, "compare_with": "all"}, "keep_per = 'source' is for compare_with = 'kept'"),
     ({**PER_SOURCE, "measure": "tf-idf"}, "keep_per is not used with measure = tf-idf"),
 ]  # fmt: skip

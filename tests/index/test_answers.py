@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from support.feeds import START, drifting, drifting_and_changing, families
+from support.feeds import START, drifting, drifting_and_changing, families, ranked
 from support.in_memory import temporary_folder
-from support.indexes import ANY, LATER, SURE, UNIQUE, agreed, in_pieces, modelled, opened, same, verdicts_of
+from support.indexes import ANY, LATER, SURE, UNIQUE, agreed, asked, in_pieces, modelled, opened, same, verdicts_of
 from support.long_form import LONG, rotating
 from support.short_histories import short_histories
 
@@ -49,16 +49,9 @@ def keeping(seeds: Iterable[int], ways: Iterable[str], each: int = 2) -> list[tu
     return [(seed, way + " per source" * (seed % each >= each // 2)) for seed, way in product(seeds, ways)]
 
 
-def ranked(mode: str, documents: list[Document], chance: random.Random) -> list[Document]:
-    """Where it matters which copy is kept: each with one of four ranks, of which 0 is also the rank of a deletion; of
-    one of two sources, or of none."""
-    if mode not in KEEPING:
-        return documents
-    return [
-        document if document.deleted
-        else replace(document, rank=chance.randrange(4), source=chance.choice((None, "x", "x", "y")))
-        for document in documents
-    ]  # fmt: skip
+def ranked_for(mode: str, documents: list[Document], chance: random.Random) -> list[Document]:
+    """Where it matters which copy is kept, they have ranks and sources."""
+    return ranked(documents, chance) if mode in KEEPING else documents
 
 
 def healthy(folder: Path) -> None:
@@ -68,7 +61,7 @@ def healthy(folder: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "shards"), [
     *cases(product(("kept", "all"), (1, 2, 3)), [("kept", 2)], 2),
-    *cases(product(KEEPING, (1,)), [("longest", 1), ("best per source", 1)], 2),
+    *cases(product(KEEPING, (1, 2, 3)), [("longest", 1), ("best per source", 3)], 4),
 ])  # fmt: skip
 @hypothesis_settings(max_examples=300 if LONG else 20, deadline=None)
 @given(
@@ -88,7 +81,7 @@ def test_short_histories(
         decision_lag=chance.choice((2, 2, 10, 30, 1000)), memtable_documents=chance.choice((16, 16, 65536)),
     )  # fmt: skip
     with temporary_folder() as folder:
-        agreed(ranked(mode, documents, chance), settings, folder, chance, erasing=erasing)
+        agreed(ranked_for(mode, documents, chance), settings, folder, chance, erasing=erasing)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +112,8 @@ CHANGING = [
 @pytest.mark.parametrize(("seed", "mode", "shards", "window"), [
     *cases(CHANGING, [(0, "kept", 2, "8m")], 4),
     *cases(
-        ((*each, 1, window) for each, window in product(keeping(range(40), KEEP, 4), (None, "8m"))),
-        [(0, "longest", 1, None)], 4,
+        ((*each, *way) for each, *way in product(keeping(range(40), KEEP, 4), (1, 2, 3), (None, "8m"))),
+        [(0, "longest", 1, None), (1, "newest", 2, None)], 6,
     ),
 ])  # fmt: skip
 def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, mode: str, shards: int, window: str | None) -> None:
@@ -129,7 +122,7 @@ def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, mode: str, s
         memtable_documents=16,
     )  # fmt: skip
     chance = random.Random(seed)
-    documents = ranked(mode, drifting_and_changing(seed, 3000 if LONG or seed else 1000), chance)
+    documents = ranked_for(mode, drifting_and_changing(seed, 3000 if LONG or seed else 1000), chance)
     found = agreed(documents, settings, tmp_path, chance, erasing=seed % 2 == 0)
     kinds = {"unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated"}
     assert kinds <= {verdict.kind for verdict in found}
@@ -146,7 +139,11 @@ def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, mode: str, s
     ("seed", "mode", "shards"),
     [
         *cases(product(range(20), ("kept", "all"), (1, 2, 3)), [(1, "kept", 3)], 8),
-        *cases(((*each, 1) for each in keeping(range(60), KEEP)), [(1, "newest per source", 1)], 6),
+        *cases(
+            ((*each, shards) for each, shards in product(keeping(range(60), KEEP), (1, 2, 3))),
+            [(1, "newest per source", 1)],
+            6,
+        ),
     ],
 )
 def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, mode: str, shards: int) -> None:
@@ -165,7 +162,7 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, mode: s
         decision_lag=chance.choice((2, 10, 100)),
         memtable_documents=chance.choice((16, 16, 16, 64)),
     )
-    documents = ranked(mode, families(seed, 700 if LONG else 450), chance)
+    documents = ranked_for(mode, families(seed, 700 if LONG else 450), chance)
     agreed(documents, settings, tmp_path, chance, erasing=True)
     healthy(tmp_path)
 
@@ -254,7 +251,7 @@ def test_erasing_leaves_the_names_of_live_versions(tmp_path: Path, seed: int, mo
         **{**SURE, "threshold": 0.6, "segment_documents": chance.choice((100, 10**6))},
         **MODES[mode], on_conflict="update", memtable_documents=chance.choice((16, 64)),
     )  # fmt: skip
-    documents = ranked(mode, families(seed, 600), chance)
+    documents = ranked_for(mode, families(seed, 600), chance)
     with opened(settings, tmp_path) as index:
         for at in range(0, len(documents), 150):
             verdicts_of(index, documents[at : at + 150], at)
@@ -306,6 +303,39 @@ def test_measures(tmp_path: Path, measure: str) -> None:
         assert any(verdict.supersedes is not None for verdict in whole)
     with opened(Settings(**shape), tmp_path / "first") as first, opened(settings, tmp_path / "equal") as index:
         same(verdicts_of(index, equal, 0), verdicts_of(first, equal, 0))
+
+
+@pytest.mark.parametrize("mode", ["longest", "newest", "best per source"])
+def test_several_shards_answer_as_one(tmp_path: Path, mode: str) -> None:
+    """Without deletions: of a group that loses its representative, several shards know this later."""
+    documents = [document for document in ranked(families(4, 600), random.Random(4)) if not document.deleted]
+    found, asked_of = [], []
+    for shards in (1, 2, 3):
+        settings = Settings(**SURE, **MODES[mode], shards=shards, decision_lag=60)
+        with opened(settings, tmp_path / str(shards)) as index:
+            found.append(verdicts_of(index, documents, 0))
+            asked_of.append(asked(index, documents[:200], known=False))
+    assert sum(verdict.supersedes is not None for verdict in found[0]) > 5
+    same(found[1], found[0])
+    same(found[2], found[0])
+    assert asked_of[0] == asked_of[1] == asked_of[2]
+
+
+@pytest.mark.parametrize("keep", KEEP)
+def test_several_shards_find_the_kept_one_of_many_provisional_copies(tmp_path: Path, keep: str) -> None:
+    """There are more of them than are verified, and any may be the kept one."""
+    chance, documents = random.Random(1), list[Document]()
+    text = [f"word{i}" for i in range(60)]
+    for i in range(300):
+        words = [*text, *text[: chance.randrange(20)]]
+        words[i % 60] = f"edit{i}"
+        documents.append(Document(str(i), " ".join(words), rank=chance.random()))
+    found = []
+    for shards in (1, 2):
+        with opened(Settings(shingles="words:1", **KEEP[keep], shards=shards), tmp_path / str(shards)) as index:
+            found.append(verdicts_of(index, documents, 0))
+    assert {verdict.group for verdict in found[0]} == {0}
+    same(found[1], found[0])
 
 
 def test_another_keep_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ def shard(matches: list[Match] = [], n: int = N, **columns: list[Any]) -> Matche
     found = np.array([match[:3] for match in matches], np.int64).reshape(len(matches), 3).T.copy()
     return Matches(
         document=found[0], row=found[1], seq=found[2], similarity=np.array([match[3] for match in matches], float),
-        same_text=np.zeros(len(matches), np.bool_), of_similarity=similarity,
+        same_text=np.zeros(len(matches), np.bool_), effect=np.zeros(len(matches), np.int64),
+        held=np.zeros((len(matches), 2), np.int64), of_similarity=similarity,
         removed=np.full((n, layout.REMOVED_COLUMNS), -1),
         **{name: np.array(value, np.int64) for name, value in values.items()},
     )  # fmt: skip
@@ -161,7 +162,8 @@ def crowd(chance: np.random.Generator, shard: int, shards: int) -> Matches:
             status[at], known[at] = other, 0
     return Matches(
         document=document, row=np.arange(len(document)), seq=seq.astype(np.int64), similarity=similarity,
-        same_text=same, status=status, known=known, row_of=np.full(CROWD, -1), kind=kind, of=of, of_seq=of_seq,
+        same_text=same, effect=np.full(len(document), layout.DROPS), held=np.zeros((len(document), 2), np.int64),
+        status=status, known=known, row_of=np.full(CROWD, -1), kind=kind, of=of, of_seq=of_seq,
         of_similarity=of_similarity, group=np.full(CROWD, layout.NO_GROUP),
         more=chance.choice([0, 0, 3], CROWD).astype(np.int64),
         not_compared=chance.choice([0, 2], CROWD).astype(np.int64),

@@ -105,6 +105,7 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("changing", "roles", {**UPDATES, "keep": "longest", **CUT}),
         ("changing", "groups", {**UPDATES, **KEPT, "shards": 2, **CUT}),
         ("changing", "one", {**UPDATES, **KEPT, **SOON, "shards": 3}),
+        ("changing", "groups", {**UPDATES, **KEPT, **SOON, "shards": 2, "keep": "longest"}),
     ],
     "items": [
         ("cosine", "groups", {**SETTINGS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}),

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stream_lsh.documents.document import Document
 from stream_lsh.documents.times import LAST_TIME
@@ -136,3 +137,13 @@ def families(seed: int, n: int) -> list[Document]:
         if chance.random() < 0.03:
             now += 5 * MINUTE
     return out[:n]
+
+
+def ranked(documents: list[Document], chance: random.Random) -> list[Document]:
+    """Each with one of four ranks, of which 0 is also the rank of a deletion; of one of two sources, or of none."""
+    return [
+        document
+        if document.deleted
+        else replace(document, rank=chance.randrange(4), source=chance.choice((None, "x", "x", "y")))
+        for document in documents
+    ]

@@ -102,6 +102,7 @@ def matches_of(n: int, **columns: object) -> Matches:
     nothing = np.empty(0, np.int64)
     given: dict[str, object] = {
         "document": nothing, "row": nothing, "seq": nothing, "similarity": np.empty(0), "same_text": nothing != 0,
+        "effect": nothing, "held": np.empty((0, 2), np.int64),
         "status": np.zeros(n, np.int64), "known": np.full(n, -1), "row_of": np.full(n, -1),
         "kind": np.zeros(n, np.int64), "of": np.full(n, -1), "of_seq": np.full(n, -1), "of_similarity": np.zeros(n),
         "group": np.full(n, NO_GROUP), "more": np.zeros(n, np.int64), "not_compared": np.zeros(n, np.int64),
@@ -114,6 +115,7 @@ def reply(*, carried: bool = True) -> Reply:
     matches = matches_of(
         4, document=np.array([0, 2, 2]), row=np.array([0, 1, 0]), seq=np.array([4, 5, 6]),
         similarity=np.array([0.1, 0.9, 1.0]), same_text=np.array([False, False, True]),
+        effect=np.zeros(3, np.int64), held=np.array([[0, 2], [1, 1 << 49], [0, 1 << 49]]),
         status=np.array([0, 3, 0, 1]), known=np.array([-1, -1, -1, 3]), kind=np.array([1, 0, 2, 255]),
         of=np.array([0, -1, 2, -1]), of_seq=np.array([4, -1, 1 << 50, -1]),
         of_similarity=np.array([0.1, 0.0, 1.0, 0.83]), group=np.array([2, -1, 1 << 49, 7]),
@@ -299,6 +301,20 @@ def decisions() -> Decisions:
     return Decisions(1, -1, 8, states, np.array([1, 0], np.uint16), [b'"a"', b""], deleted, representatives)
 
 
+RANKED = Settings(keep="newest", on_conflict="update", shards=2)
+SUPERSEDED = replace(decisions(), superseded=np.array([[2, 4, 1, 8], [3, 1 << 50, 0, 1 << 40], [4, 5, 0, 9]]))
+
+
+def ranked_reply() -> Reply:
+    """A document that ranks higher than a match, and one of another source than its two."""
+    found = reply()
+    held = np.array([[3, 2], [1 << 40, 1 << 49], [7, 60]])
+    return replace(
+        found,
+        matches=replace(found.matches, effect=np.array([1, 2, 2]), held=held, of_seq=np.array([4, -1, 1 << 50, 9])),
+    )
+
+
 GONE = replace(change(), shard=0, values={}, deleted_rows=np.array([5 << 2 | 1, 102 << 2 | 3]))
 RECORDS: list[tuple[Settings, Any]] = [
     (SETTINGS, frame()), (SETTINGS, sequenced()), (SETTINGS, sequenced(np.array([True, False, True, True]))),
@@ -306,7 +322,7 @@ RECORDS: list[tuple[Settings, Any]] = [
     (SETTINGS, change()), (SETTINGS, base()), (CHANGING, changed_frame()), (CHANGING, changed_reply()),
     (CHANGING, GONE), (SOURCED, with_sources(frame())), (SOURCED, with_sources(reply())),
     (TIMED, replace(with_sources(reply()), log=np.array([3, 3, 4, 5]))),
-    (SEVERAL, representatives_reply()), (SEVERAL, decisions()),
+    (SEVERAL, representatives_reply()), (SEVERAL, decisions()), (RANKED, ranked_reply()), (RANKED, SUPERSEDED),
 ]  # fmt: skip
 
 
@@ -330,6 +346,7 @@ def test_each_shard_learns_the_decisions_on_its_own_documents() -> None:
     )  # fmt: skip
     assert decisions_of_shard([found], 1, 0, 3).deleted.tolist() == [[2, 5]]
     assert not len(decisions_of_shard([found], 1, 0, 3).representatives)
+    assert decisions_of_shard([SUPERSEDED], 0, 3, 4).superseded.tolist() == [[3, 1 << 50, 0, 1 << 40]]
 
 
 @pytest.mark.parametrize(("accepted", "deleted"), [(None, [1]), (np.array([True, False, True]), [])])

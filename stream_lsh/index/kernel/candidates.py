@@ -14,6 +14,7 @@ from stream_lsh.index.kernel.row_access import (
     live,
     name_of,
     note_of,
+    order_of,
     row_met_at,
     up_to,
     visible,
@@ -99,8 +100,8 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     if not limits.unique and any_deleted(rows.deleted_rows):
         entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
-    # With `all` its text is looked up like a band; otherwise it was looked up before.
-    for j in range(bands if limits.unique else bands + 1):
+    # Its text is looked up like a band, unless it was looked up before.
+    for j in range(bands + 1 if not limits.unique or (limits.late and limits.keep) else bands):
         slot, at = scratch.slots[j], first + j
         if empty(work.memory, slot) and nowhere(work.hits, at):
             continue
@@ -164,19 +165,19 @@ def gather_provisional(i, work):  # type: ignore[no-untyped-def]
     forget(scratch)
     scratch.old_first = True
     scratch.candidates = 0
-    entries = ENTRIES * limits.bucket if any_deleted(work.rows.deleted_rows) else limits.bucket
+    entries = ENTRIES * limits.bucket if any_deleted(work.rows.deleted_rows) or limits.keep else limits.bucket
     for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text too
         if len(scratch.out) - n < entries:
             return NOTHING
         key, row, out = batch.keys[j], work.rows.seen, scratch.out[n:]
         m, more = read_provisional(work.older, work.newer, key, row, entries, out)
         if entries > limits.bucket:
-            m, further = _live_halves(m, limits.bucket, out, work.rows)
+            m, further = _live_halves(m, entries if limits.keep else limits.bucket, out, work.rows)
             more |= further
         n += m
         cut += more
     _meet(i, n, NOTHING, work)
-    return cut + _choose(limits, scratch)
+    return cut + _choose(work)
 
 
 @njit
@@ -199,11 +200,12 @@ def _live_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _choose(limits, scratch):  # type: ignore[no-untyped-def]
-    """Make candidates of the provisional rows met, as many as are verified: half of them the oldest, half those that
-    agree best, the oldest first among equals. Rows that probably match count as equal, because the oldest of a family
-    of copies is the one that is kept. Returns how many agree well enough."""
-    met, there, least = scratch.met, _FIRST, limits.floor
+def _choose(work):  # type: ignore[no-untyped-def]
+    """Make candidates of the provisional rows met, as many as are verified: half of them the oldest, or with `keep`
+    those of the highest rank, half those that agree best, the oldest first among equals. Rows that probably match count
+    as equal, because the first of a family of copies is the one that is kept. Returns how many agree well enough."""
+    limits, scratch = work.limits, work.scratch
+    met, there, least, last = scratch.met, _FIRST, limits.floor, np.uint64(0)
     for agreement in range(limits.floor, len(scratch.histogram)):
         there += scratch.histogram[agreement]
     old = best = np.int64(EVERYTHING)
@@ -213,33 +215,66 @@ def _choose(limits, scratch):  # type: ignore[no-untyped-def]
         most = least
         if least == limits.likely:
             most, better = limits.full, _FIRST
-        old = _row_of(limits.max_candidates - half, limits.floor, limits.full, scratch)
+        if limits.keep:
+            last, old = _ranked(limits.max_candidates - half, work)
+        else:
+            old = _row_of(limits.max_candidates - half, limits.floor, limits.full, scratch)
         best = _row_of(half - better, least, most, scratch)
     for m in range(scratch.met_count):
         row, agreement = met[m, 0], met[m, 1]
         level = min(agreement, limits.likely)
-        if agreement >= limits.floor and (row <= old or level > least or (level == least and row <= best)):
+        if agreement < limits.floor:
+            continue
+        first = row <= old
+        if limits.keep:
+            mine = order_of(row, work)
+            first = mine < last or (mine == last and first)
+        if first or level > least or (level == least and row <= best):
             nominate(row, agreement, scratch)
     return there
+
+
+@njit
+def _ranked(n, work):  # type: ignore[no-untyped-def]
+    """Where the first n of the rows met end that agree well enough, of which there are at least n: the highest rank
+    first, the oldest among equals. Returns `order_of` and row of the last of them."""
+    met, heap, floor = work.scratch.met, work.scratch.heap, work.limits.floor
+    count, better, rows = _FIRST, _FIRST, _FIRST
+    for m in range(work.scratch.met_count):
+        if met[m, 1] >= floor:
+            count = _add(heap, count, n, order_of(met[m, 0], work))
+    last = heap[0]
+    for m in range(work.scratch.met_count):
+        better += met[m, 1] >= floor and order_of(met[m, 0], work) < last
+    for m in range(work.scratch.met_count):
+        if met[m, 1] >= floor and order_of(met[m, 0], work) == last:
+            rows = _add(heap, rows, n - better, np.uint64(met[m, 0]))
+    return last, np.int64(heap[0])
 
 
 @njit
 def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
     """The n-th oldest of the rows met whose agreement is in [lowest, highest], of which there are at least n; -1 if n
     is 0."""
-    met, heap, count = scratch.met, scratch.heap, _FIRST
+    met, count = scratch.met, _FIRST
     if n == 0:
         return NOTHING
     for m in range(scratch.met_count):
         if lowest <= met[m, 1] <= highest:
-            row = np.uint64(met[m, 0])
-            if count < n:
-                push(heap, count, row)
-                count += 1
-            elif row < heap[0]:
-                pop(heap, n)
-                push(heap, n - 1, row)
-    return np.int64(heap[0])
+            count = _add(scratch.heap, count, n, np.uint64(met[m, 0]))
+    return np.int64(scratch.heap[0])
+
+
+@njit
+def _add(heap, count, n, value):  # type: ignore[no-untyped-def]
+    """Add a value to a heap of the n smallest ones, which has `count` of them. Returns their number."""
+    if count < n:
+        push(heap, count, value)
+        return count + 1
+    if value < heap[0]:
+        pop(heap, n)
+        push(heap, n - 1, value)
+    return count
 
 
 @njit

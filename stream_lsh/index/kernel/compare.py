@@ -30,9 +30,9 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     `compare_with = all`, the row of the same text in this segment); and the place of its leader among the rows met.
     Both may be -1."""
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
-    outranked = NOTHING
+    outranked, uncertain = NOTHING, limits.late and limits.keep
     begin(i, before, work)
-    if limits.unique:
+    if limits.unique and not uncertain:
         row = with_text(i, work)
         if row >= 0:  # the only candidate, unless two texts were made with the same hash by knowledge of the key
             nominate(row, limits.full, scratch)
@@ -54,6 +54,8 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         nominate(outranked, limits.full, scratch)
         code, _, _ = verify(i, work)
     kept = columns[i, OLDEST]
+    if uncertain:  # a provisional row may have superseded it
+        kept = NOTHING
     if limits.late and code == DONE and kept < 0:
         there = gather_provisional(i, work)
         if there < 0:

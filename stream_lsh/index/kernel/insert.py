@@ -24,6 +24,7 @@ from stream_lsh.index.rows.layout import (
     FOLLOWS,
     GROUP,
     GROUP_OF,
+    GROUPED,
     KIND,
     KIND_BITS,
     MASK,
@@ -54,7 +55,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     columns[i, ROW_OF] = row
     flags, behind = _FIRST, NOTHING
     if limits.late:
-        flags = CERTAIN if original >= 0 else _FIRST
+        flags = CERTAIN if original >= 0 else GROUPED if limits.keep else _FIRST
     elif limits.unique:
         if original >= 0:
             flags, behind = DROPPED, original
@@ -136,10 +137,10 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
         append(memory, slots[text + 1], keys[first + text + 1], row)
     if flags & DELETED and not flags & REPRESENTATIVE:
         return
-    if flags & (DROPPED | FOLLOWER | COPY | REPRESENTATIVE | SUPERSEDES):
+    if flags & (DROPPED | FOLLOWER | COPY | REPRESENTATIVE | SUPERSEDES | GROUPED):
         key = key_behind(link, COPIES if flags & COPY else REPRESENTATIVES if flags & REPRESENTATIVE else FOLLOWERS)
         append(memory, np.int64(key >> memory.shift), key, row)
-        if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | REPRESENTATIVE | SUPERSEDES)):
+        if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | REPRESENTATIVE | SUPERSEDES | GROUPED)):
             return
         if flags & (MEMBER | ERASED) and flags & (REPRESENTATIVE | SUPERSEDES):
             return
@@ -169,7 +170,8 @@ def replay(block, first, mask_words, keys, starts, bands, memory):  # type: igno
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
         if flags & ERASED and not flags & (DELETED | REPRESENTATIVE | SUPERSEDES):
             continue
-        link = block[i, GROUP] if flags & (DROPPED | DELETED | REPRESENTATIVE | SUPERSEDES) else block[i, OF]
+        grouped = flags & (DROPPED | DELETED | REPRESENTATIVE | SUPERSEDES | GROUPED)
+        link = block[i, GROUP] if grouped else block[i, OF]
         post(memory, keys, starts[i], bands, text, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
 
 

@@ -154,13 +154,16 @@ def replaced_since(row, work):  # type: ignore[no-untyped-def]
 def representative_of(group, row, work):  # type: ignore[no-untyped-def]
     """The new representative of a group without one row, or -1. There must be room for AT_LEAST rows. Deleted members
     are skipped once: the next search begins behind them. A superseded document is a member by the row of the one that
-    superseded it (`scratch.dropped_at`)."""
-    rows, memory, scratch, keep = work.rows, work.memory, work.scratch, work.limits.keep
+    superseded it (`scratch.dropped_at`), with several shards by its own."""
+    rows, memory, scratch, late = work.rows, work.memory, work.scratch, work.limits.late
+    keep = work.limits.keep and not late
     newest, first = _newest_representative(group, work), rows.seen
     if newest >= 0 and keep:
         first = max(first, np.int64(word(rows, newest, SIMILARITY)) + _ONE)
     elif newest >= 0:  # older members were deleted before the last representative was chosen
         left = np.int64(word(rows, newest, FLAGS) & np.uint64(DROPPED))
+        if work.limits.keep:  # it may have been superseded since
+            left = _ONE
         first = max(first, np.int64(word(rows, newest, OF)) + _ONE - left)
     key, n = key_behind(group, FOLLOWERS), AT_LEAST
     probe(key, work.runs, scratch.hits)
@@ -175,9 +178,12 @@ def representative_of(group, row, work):  # type: ignore[no-untyped-def]
                 if member != row and member >= rows.seen and is_live(rows.deleted_rows, member):
                     return member
                 continue
-            if member == row or mark_of(rows.deleted_rows, member) != MARK_LIVE:
+            mark = mark_of(rows.deleted_rows, member)
+            superseded = late and mark == MARK_SUPERSEDED
+            if member == row or not (superseded or mark == MARK_LIVE):
                 continue
-            if word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED):
+            dropped = superseded or word(rows, member, FLAGS) & np.uint64(DROPPED) != 0
+            if dropped and word(rows, member, GROUP) == group:
                 return member
     return NOTHING
 
@@ -310,10 +316,28 @@ def supersedes(i, before, work):  # type: ignore[no-untyped-def]
             results.similarity[i] = results.similarities[m]
     results.columns[i, OLDEST], results.columns[i, OLDEST_SEQ] = row, np.int64(word(rows, row, SEQ))
     if work.limits.store and work.batch.owner[i] == work.shard:
-        met_by = representative_row_of(row, work)
-        mark_superseded(
-            rows.deleted_rows, row, met_by, rows.total, np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
-        )
+        _mark_superseded(row, work)
+
+
+@njit
+def supersede(i, superseded, work):  # type: ignore[no-untyped-def]
+    """A block begins with document i: mark these rows as superseded, except those that were deleted since or have left
+    the window."""
+    rows = work.rows
+    if work.limits.window:
+        see(rows, work.batch.log[i] - work.limits.window)
+    for k in range(len(superseded)):
+        row = superseded[k]
+        if row >= rows.seen and is_live(rows.deleted_rows, row):
+            _mark_superseded(row, work)
+
+
+@njit
+def _mark_superseded(row, work):  # type: ignore[no-untyped-def]
+    """Mark the row of a representative as superseded."""
+    rows, met_by = work.rows, representative_row_of(row, work)
+    seq, group = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
+    mark_superseded(rows.deleted_rows, row, met_by, rows.total, seq, group)
 
 
 @njit
@@ -328,7 +352,7 @@ def _make_representative_row(representative, new, work):  # type: ignore[no-unty
     rows = work.rows
     _clear(new)
     new[OF] = np.uint64(representative)
-    if work.limits.keep:
+    if work.limits.keep and not work.limits.late:
         new[SIMILARITY] = np.uint64(work.scratch.dropped_at)
     copy_words(rows, representative, TEXT, new[TEXT : TEXT + 2])
     copy_words(rows, representative, rows.signature_at, new[rows.signature_at :])

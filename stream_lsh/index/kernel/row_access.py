@@ -29,7 +29,7 @@ from stream_lsh.index.rows.layout import (
     SEQ,
 )
 
-_WORD, _FIRST, _UNKNOWN = np.int64(1), np.int64(0), np.int64(-1)
+_WORD, _FIRST, _UNKNOWN, _SIGN = np.int64(1), np.int64(0), np.int64(-1), np.uint64(1 << 63)
 
 
 @njit
@@ -148,6 +148,15 @@ def note_of(rows, row):  # type: ignore[no-untyped-def]
 def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
     """Whether a row has the same hash as a document: of the id (what = ID), of the text (TEXT)."""
     return word(rows, row, what) == batch.words[i, what] and word(rows, row, what + 1) == batch.words[i, what + 1]
+
+
+@njit
+def order_of(row, work):  # type: ignore[no-untyped-def]
+    """A number that orders rows by their rank, with `keep`: the highest rank has the smallest one."""
+    if work.limits.newest:
+        return ~np.uint64(row)
+    bits = word(work.rows, row, work.limits.rank_at)
+    return bits if bits & _SIGN else ~(bits | _SIGN)
 
 
 @njit

@@ -45,6 +45,7 @@ from stream_lsh.index.postings.bucket import empty, nowhere, probe, read
 from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.keys import posting_key
 from stream_lsh.index.rows.layout import (
+    DROPS,
     EXACT,
     GROUP,
     KIND,
@@ -190,7 +191,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     if same >= 0 and _is_open(rows, np.int64(word(rows, same, GROUP))):
         frequencies.tellers = TELLERS
         _joins(i, same, 1.0, EXACT, work)
-        emit(i, same, 1.0, True, work)
+        emit(i, same, 1.0, True, DROPS, work)
         return DONE, same
     frequencies.tellers = 0
     cut = _meet(i, work)
@@ -213,7 +214,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         frequencies.tellers += np.int64(frequencies.groups[c] == group)
         if frequencies.groups[c] == group and frequencies.chosen[c] and listed < MEMBERS:
             row = frequencies.found[c]
-            emit(i, row, frequencies.cosines[c], same_hash(rows, row, TEXT, work.batch, i), work)
+            emit(i, row, frequencies.cosines[c], same_hash(rows, row, TEXT, work.batch, i), DROPS, work)
             listed += 1
     return DONE, first
 

@@ -38,15 +38,21 @@ from stream_lsh.index.kernel.work import (
 )
 from stream_lsh.index.rows.layout import (
     DOCUMENT,
+    DROPS,
+    EFFECT,
+    ELSEWHERE,
     EXACT,
     FLAGS,
     FOLLOWED,
+    GROUP,
     KIND,
     MORE,
     NEAR,
     NUMBER,
+    OF_GROUP,
     OLDEST,
     OLDEST_SEQ,
+    OUTRANKED,
     ROW,
     SAME,
     SEQ,
@@ -65,10 +71,12 @@ def verify(i, work):  # type: ignore[no-untyped-def]
     Returns DONE or what is missing, how many were verified, and the row of the same text in this segment, or -1."""
     rows, limits, scratch = work.rows, work.limits, work.scratch
     compared, matched, elsewhere, original = _FIRST, _FIRST, _FIRST, NOTHING
-    while scratch.candidates > 0 and compared < limits.max_candidates and matched < limits.matches:
+    # With `keep`, later rows may have superseded the provisional ones that match: these are never enough.
+    enough = EVERYTHING if limits.keep and scratch.old_first else limits.matches
+    while scratch.candidates > 0 and compared < limits.max_candidates and matched < enough:
         row, agreement = best(scratch)
         other = of_another_source(i, row, work)
-        if other and elsewhere == limits.matches:
+        if other and elsewhere == enough:
             continue
         same = agreement == limits.full and same_hash(rows, row, TEXT, work.batch, i)
         if limits.exact:
@@ -182,15 +190,15 @@ def _matched(i, row, similar, same, other, work):  # type: ignore[no-untyped-def
     if larger:
         similar /= CONTAINS
     if other or (larger and limits.unique):  # that does not drop the document
-        emit(i, row, similar, same, work)
+        emit(i, row, similar, same, ELSEWHERE, work)
         return DONE
     if limits.keep and outranks(i, row, work):  # nor does that
-        emit(i, row, similar, same, work)
+        emit(i, row, similar, same, OUTRANKED, work)
         if columns[i, SUPERSEDED] < 0 or row < columns[i, SUPERSEDED]:
             columns[i, SUPERSEDED] = row
         return DONE
     if limits.unique or visible(rows, row):  # for a version that is being replaced, only its similarity is wanted
-        emit(i, row, similar, same, work)
+        emit(i, row, similar, same, DROPS, work)
         number = results.matches[results.found - 1, NUMBER]
     else:
         oldest = oldest_copy(row, work)
@@ -207,13 +215,13 @@ def _matched(i, row, similar, same, other, work):  # type: ignore[no-untyped-def
     if results.found + n > room:
         return FULL
     for k in range(n):
-        emit(i, out[k], similar, same, work)
+        emit(i, out[k], similar, same, DROPS, work)
     columns[i, MORE] += more
     return DONE
 
 
 @njit
-def emit(i, row, similar, same, work):  # type: ignore[no-untyped-def]
+def emit(i, row, similar, same, effect, work):  # type: ignore[no-untyped-def]
     """Add a match. There must be room."""
     results, at = work.results, work.results.found
     results.found = at + 1
@@ -221,4 +229,5 @@ def emit(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     results.matches[at, ROW] = row
     results.matches[at, NUMBER] = np.int64(word(work.rows, row, SEQ))
     results.matches[at, SAME] = same
+    results.matches[at, EFFECT], results.matches[at, OF_GROUP] = effect, np.int64(word(work.rows, row, GROUP))
     results.similarities[at] = similar

@@ -10,7 +10,18 @@ from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, S
 from stream_lsh.index.kernel.document_frequency import DocumentFrequency
 from stream_lsh.index.kernel.shingle_sets import Sets
 from stream_lsh.index.postings.memtable import Memtable
-from stream_lsh.index.rows.layout import INVALID, KIND, MORE, NOT_COMPARED, RESULTS, STATUS, Batch, Limits, Rows
+from stream_lsh.index.rows.layout import (
+    INVALID,
+    KIND,
+    MATCH_COLUMNS,
+    MORE,
+    NOT_COMPARED,
+    RESULTS,
+    STATUS,
+    Batch,
+    Limits,
+    Rows,
+)
 
 DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, REPRESENTATIVE_POSTED, NO_LOG = (np.int64(code) for code in range(7))
 """Why a kernel returns. DONE: nothing is missing. NO_SETS, NO_OWN_SET: the sets of the rows, or of a document of the
@@ -79,7 +90,7 @@ class Results(Struct):
 
     columns: Numbers2  # [n or more, RESULTS], see `layout`
     similarity: Reals  # [n or more], with the oldest match
-    matches: Numbers2  # [m, 4], see `layout`
+    matches: Numbers2  # [m, MATCH_COLUMNS], see `layout`
     similarities: Reals  # [m]
     found: Number
     progress: Numbers  # [PROGRESS]
@@ -89,8 +100,8 @@ class Results(Struct):
         """With room for n documents, and for as many matches."""
         progress = np.full(PROGRESS, -1) if progress is None else progress
         return cls(
-            columns=np.empty((n, RESULTS), np.int64), similarity=np.empty(n), matches=np.empty((n, 4), np.int64),
-            similarities=np.empty(n), found=0, progress=progress,
+            columns=np.empty((n, RESULTS), np.int64), similarity=np.empty(n),
+            matches=np.empty((n, MATCH_COLUMNS), np.int64), similarities=np.empty(n), found=0, progress=progress,
         )  # fmt: skip
 
     def begin(self, n: int) -> None:

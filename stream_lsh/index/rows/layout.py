@@ -46,6 +46,9 @@ SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6
 # because that row is a dropped member from here on.
 DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, REPRESENTATIVE, ERASED, MEMBER = _numbers(1, 2, 4, 8, 16, 32, 64, 128)
 SUPERSEDES = np.int64(256)
+# GROUPED: with `keep` and several shards, every document. It is posted behind its group also if it is kept, because it
+# may be superseded later.
+GROUPED = np.int64(512)
 KIND_BITS, PARTITION_BITS, SIZE_BITS = np.uint64(16), np.uint64(24), np.uint64(32)
 PARTITION_MASK = np.int64(0xFF)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
@@ -80,8 +83,12 @@ REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE 
 SUPERSEDED = np.int64(16)
 RESULTS = 17
 REMOVED_COLUMNS = int(SUPERSEDED - REPLACES)  # columns of a deleted or replaced version
-# Columns of the matches found. SAME: whether it has the same text.
-DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
+# Columns of the matches found. SAME: whether it has the same text. EFFECT: what it does to the document if it is a kept
+# one. OF_GROUP: the group of its row.
+DOCUMENT, ROW, NUMBER, SAME, EFFECT, OF_GROUP = _numbers(*range(6))
+MATCH_COLUMNS = 6
+# Effects. ELSEWHERE: none, as it is of another source, or is contained in the document.
+DROPS, OUTRANKED, ELSEWHERE = _numbers(0, 1, 2)
 
 HEAD_COMPONENTS = 128
 """Components of a signature that candidates are ranked by, or as many as fill HEAD_WORDS: of single bits many are

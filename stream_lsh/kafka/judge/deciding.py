@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.batch import owners, parts
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.resolution import Resolution, Resolved, States
+from stream_lsh.index.resolution import Resolved, States
 from stream_lsh.index.rows.layout import NEAR, NEW, UNIQUE
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.decisions import Decisions
+from stream_lsh.wire.decisions import Decisions, restored
 from stream_lsh.wire.replies import Reply, source_of
 from stream_lsh.wire.sequenced import places_in_log
 from stream_lsh.wire.source import Source, numbers
@@ -34,14 +34,12 @@ class Deciding:
 
     def __init__(self, settings: Settings, known: Iterable[Decisions], documents: int) -> None:
         self._settings = settings
-        self._resolution = Resolution()
         self._names: dict[int, tuple[int, bytes]] = {}  # by seq: place in the log, and id of `duplicate_of`
         self._documents = documents
         known = list(known)
         for decisions in known:
             self._name(decisions)
-        if known:
-            self._resolution.restore(States.joined([states for d in known for states in (d.states, d.representatives)]))
+        self._resolution = restored(settings.keep, known)
         self._forget(documents)
 
     def decide(self, replies: Sequence[Reply]) -> tuple[list[Reply], Decisions]:
@@ -69,10 +67,12 @@ class Deciding:
         self, replies: Sequence[Reply], source: Source, new: NDArray[np.int64], resolved: Resolved,
         seqs: NDArray[np.int64], at: NDArray[np.int64],
     ) -> Decisions:  # fmt: skip
+        superseded = self._resolution.superseded
         states = States(seqs[new], at[new], resolved.kind[new], resolved.similarity[new], resolved.group[new])
         found = Decisions(
             replies[0].offset, replies[0].predecessor, self._documents, states, np.empty(0, np.uint16), [],
             self._resolution.take_deleted(), _representatives(replies, resolved, at),
+            superseded[superseded[:, 0] >= at[0]],
         )  # fmt: skip
         joined = new[found.joined]
         shards, rows = resolved.shard[joined].tolist(), resolved.row[joined].tolist()
@@ -100,6 +100,7 @@ class Deciding:
         block = self._settings.block
         first = (place // block - 1) * block
         self._resolution.forget(first)
+        self._resolution.take_superseded(first)
         while self._names and self._names[oldest := next(iter(self._names))][0] < first:
             del self._names[oldest]
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from stream_lsh.index.reader import IndexReader
-from stream_lsh.index.resolution import Resolution, States
 from stream_lsh.index.rows.layout import SEQ
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.decisions import Decisions
+from stream_lsh.wire.decisions import Decisions, restored
 
 
 class FrameReader(IndexReader):
@@ -30,11 +29,12 @@ class FrameReader(IndexReader):
         self.shards = [replica.shard for replica in replicas]
         forgetting = replicas[0].forgetting
         self.window = None if forgetting is None else forgetting.window
-        self._resolution = Resolution()
+        self._resolution = restored(settings.keep, known)
         self._known = known
         if known:
-            self._resolution.restore(States.joined([states for d in known for states in (d.states, d.representatives)]))
-            self._resolution.forget(provisional_from(self.shards[0].late.block, settings))
+            place = provisional_from(self.shards[0].late.block, settings)
+            self._resolution.forget(place)
+            self._resolution.take_superseded(place)
 
     @cached_property
     def _names(self) -> dict[int, bytes]:

@@ -26,6 +26,7 @@ from stream_lsh.index.evidence import explained
 from stream_lsh.index.kernel.work import Results
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
+from stream_lsh.index.resolution import rows_superseded
 from stream_lsh.index.rows.deleted_rows import newly_marked
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import FAILED, ID_REUSED, PARTITION_MASK, REDELIVERED
@@ -50,7 +51,8 @@ from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.signed import signed_batch
 from stream_lsh.wire.source import Source
 
-REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # limit of the matches in a reply; size of one match without its name
+REPLY_BYTES = 32 << 20  # limit of the matches in a reply
+MATCH_BYTES, HELD_BYTES = 23, 16  # size of one match without its name; with several shards and `keep` more
 NOTED_SECONDS = 3600.0  # without a frame, between two writes of the time that has passed
 _INPUT = b"documents"  # key of the source positions: all documents come from one topic
 
@@ -258,11 +260,13 @@ class Replica(Copy):
             segments = forgetting.cut(sequenced.offset, batch.documents.log, places, sequenced.accepted)
         for segment, start, stop in parts(places, segments, block):
             values.update(shard.pending())  # `begin` flushes these into files, but standbys need the values
-            groups = self._enter(shard, int(places[start]) // block, sequenced) if block else NO_NUMBERS
+            groups, superseded = NO_NUMBERS, NO_NUMBERS
+            if block:
+                groups, superseded = self._enter(shard, int(places[start]) // block, sequenced)
             shard.begin(segment)
             # A block begins with a document that counts. Rows before it in the frame leave no trace.
             begin = start if sequenced.accepted is None else start + int(np.argmax(sequenced.accepted[start:stop]))
-            step.run(begin, stop, groups)
+            step.run(begin, stop, groups, superseded)
             shard.keep(step.matches(), batch, start, stop)
             if self.settings.updates and self.settings.compare_with == "kept":  # else there are no representatives
                 row_of, source = step.matches().row_of[start:stop], frame.source
@@ -316,22 +320,24 @@ class Replica(Copy):
         )
         return {number: shard.drop(number) for number in expired}
 
-    def _enter(self, shard: Shard, block: int, sequenced: Sequenced) -> NDArray[np.int64]:
+    def _enter(
+        self, shard: Shard, block: int, sequenced: Sequenced
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
         """Enter the block of the next document. At the start of a block, first apply the decisions that the frame
-        contains. Returns the groups that need new representatives.
+        contains. Returns the groups that need new representatives, and the rows that were superseded.
 
         Raises:
             FormatError: a block begins, but the frame has no decisions.
         """
-        groups = NO_NUMBERS
+        groups, superseded = NO_NUMBERS, NO_NUMBERS
         if block > shard.late.block and block > 1:
             if not len(sequenced.decisions):
                 raise FormatError("a sequenced frame is damaged: a block begins in it, and it has no decisions")
             decided = Decisions.decode(sequenced.decisions, self.settings)
             shard.tell(decided.states, decided.names, decided.representatives.seq)
-            groups = decided.deleted[:, 1].copy()
+            groups, superseded = decided.deleted[:, 1].copy(), rows_superseded(decided.superseded, self.number)
         shard.enter(block)
-        return groups
+        return groups, superseded
 
     def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard, shingles: Shingles) -> Reply:
         rows = np.concatenate((matches.removed[matches.removed[:, 2] >= 0, 2:4], matches.representatives[:, 2:]))
@@ -360,12 +366,13 @@ class Replica(Copy):
         # With several shards and `compare_with = "kept"` only the judge knows which matches count: send all that fit.
         most = 0 if self.settings.late else self.settings.max_matches
         most = most or len(matches.document)
+        each = MATCH_BYTES + HELD_BYTES * self.settings.superseded_late
         while True:
             if self._explain is None:
                 listed = shortlist(matches, most)
             else:
                 listed = explained(matches, shingles, shard, self._explain, most)
-            size = len(listed.document) * MATCH_BYTES + sum(map(len, listed.evidence))
+            size = len(listed.document) * each + sum(map(len, listed.evidence))
             if not most or size <= REPLY_BYTES:
                 found, said = named(listed, shard.ids)
                 if not most or size + sum(map(len, said)) <= REPLY_BYTES:

@@ -22,7 +22,7 @@ KEPT = {"decision_lag": 2 * BLOCK}
     {"shards": 3, **UPDATES, **WINDOW, **KEPT},
     *rotating([
         {"shards": 1}, {"shards": 1, **UPDATES, **WINDOW, "keep": "longest"},
-        {"shards": 3, **KEPT}, {"shards": 3, **UPDATES, **KEPT},
+        {"shards": 3, **KEPT}, {"shards": 3, **UPDATES, **KEPT}, {"shards": 2, **UPDATES, **KEPT, "keep": "newest"},
         {"shards": 3, "compare_with": "all", "max_verified_matches": 0},
     ], 2),
 ])  # fmt: skip

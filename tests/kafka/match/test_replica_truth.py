@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.feeds import ranked
 from support.kafka.pipe import BLOCK, Pipe
 from support.kafka.replica_play import (
     ANY,
@@ -273,6 +274,15 @@ def cases(quick: tuple[Any, ...], seeds: Iterable[int], varied: Iterable[dict[st
 
 KEPT = [{"shards": shards, "segment_documents": size} for shards in (2, 5) for size in (None, 47)]
 CHANGED = [{**UPDATES, "shards": shards} for shards in (2, 3, 5)]
+KEEP: list[dict[str, Any]] = [
+    {"keep": "longest"}, {"keep": "newest"}, {"keep": "best", "rank_field": "rank"},
+    {"keep_per": "source", "source_field": "source"},
+    {"keep": "best", "rank_field": "rank", "keep_per": "source", "source_field": "source"},
+]  # fmt: skip
+KEEPING = [
+    {**keep, **given, "shards": shards}
+    for keep, given, shards in product(KEEP, ({}, UPDATES, UPDATES | WINDOW), (2, 3))
+]
 WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
 
 
@@ -282,6 +292,7 @@ WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
         *cases((KEPT[1], 1, 300), range(8), KEPT, 3),
         *cases((CHANGED[1], 1, 500), range(6), CHANGED, 2),
         *cases((WINDOWED[0], 2, 250), (0, 2, 3, 4, 5), WINDOWED, 1),
+        *cases((KEEPING[9], 1, 500), range(1, 4), KEEPING, 2),
     ],
 )
 def test_as_embedded_whoever_begins_again(
@@ -291,7 +302,7 @@ def test_as_embedded_whoever_begins_again(
     settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
     if settings.window is not None:
         request.getfixturevalue("short_memory")
-    documents = feed_of(settings, n)
+    documents = ranked(feed_of(settings, n), random.Random(seed))
     log = frames(settings, documents, seed if settings.window is None else 0)
     # All of a log through all of them; often: how probable trouble is behind a frame. Without a seed there is none.
     chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
@@ -303,6 +314,13 @@ def test_as_embedded_whoever_begins_again(
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
     assert pipe.runs > n // (100 if settings.window else 75) or not seed
     sent = [Decisions.decode(data, settings) for data in pipe.decided]
+    if settings.keep != "first":
+        superseded = b"".join(pipe.said).count(b',"supersedes":')
+        assert sum(len(decisions.superseded) for decisions in sent) == superseded
+        assert superseded > n // 50 or settings.keep == "longest"
+        return
+    if settings.keep_per is not None:
+        return
     if not settings.updates:
         assert sum(len(decisions.names) for decisions in sent) > n // 5
         return

@@ -95,6 +95,13 @@ def feed_of(settings: Settings, n: int) -> list[Document]:
     return changing(n) if settings.updates else stream(5, n)
 
 
+def fields_of(settings: Settings) -> Fields:
+    return Fields(
+        match_within=settings.match_within, item=settings.item, rank_field=settings.rank_field,
+        source_field=settings.source_field,
+    )  # fmt: skip
+
+
 def frames(settings: Settings, documents: Sequence[Document], seed: int = 0, key: bytes = KEY) -> list[bytes]:
     """Sequenced frames of random sizes; the offsets have gaps, and some documents are not accepted. With a window they
     have the stream times that a sequencer gives them."""
@@ -103,11 +110,12 @@ def frames(settings: Settings, documents: Sequence[Document], seed: int = 0, key
     at, offset, predecessor, first = 0, chance.randrange(3), -1, 0
     while at < len(documents):
         n = chance.choice((1, 3, 20, 60))
-        part = columns(list(documents[at : at + n]))
+        part = columns(list(documents[at : at + n]), fields_of(settings))
         count = len(part.ids)
         source = Source(
-            np.zeros(count, np.int32), np.arange(at, at + count), part.ids, part.times, WRONG_CLOCK, part.rejected
-        )
+            np.zeros(count, np.int32), np.arange(at, at + count), part.ids, part.times, WRONG_CLOCK, part.rejected,
+            sources=(part.sources or [b""] * count) if settings.source_field else [],
+        )  # fmt: skip
         frame = Frame.of(signer, settings, part, np.array([[0, at, at + count, 0]], np.int64), source)
         accepted = None
         if chance.random() < 0.3:
@@ -157,8 +165,7 @@ def oracle(settings: Settings, log: list[bytes], folder: Path, documents: Sequen
         source = Frame.decode(sequenced.frame, settings).source
         accepted = np.ones(len(source), np.bool_) if sequenced.accepted is None else sequenced.accepted
         chosen = np.flatnonzero(accepted).tolist()
-        fields = Fields(match_within=settings.match_within, item=settings.item)
-        part = columns([documents[int(source.offsets[i])] for i in chosen], fields)
+        part = columns([documents[int(source.offsets[i])] for i in chosen], fields_of(settings))
         seqs = sequenced.numbers(len(source))[chosen]
         matches = index.match(index.sign(part), seqs, count + np.arange(len(chosen)))
         if index.window is not None and chosen:

@@ -227,9 +227,10 @@ class Model:
         )
 
     def _representative_of(self, group: int) -> Seen | None:
-        """Who takes the place of the one who stood for a group: its member that was dropped first."""
+        """Who takes the place of the one who stood for a group: its member that was dropped first. Of several shards,
+        each knows the oldest one that it has."""
         members = [m for m in self._visible() if m.verdict.group == group and m.dropped >= 0]
-        representative = min(members, key=lambda member: member.dropped, default=None)
+        representative = min(members, key=lambda member: member.seq if self.block else member.dropped, default=None)
         if representative is not None:
             representative.kept, representative.block = True, self.at
         return representative
@@ -237,9 +238,10 @@ class Model:
     def _verdict(self, new: Seen, without: Any = None) -> Verdict:
         """That on a new document, by what it is compared with; one may be invisible."""
         seen = [other for other in self._visible() if other is not without]
-        similar = [
-            pair for shard in range(self.shards) for pair in self._similar(new, [o for o in seen if o.shard == shard])
-        ]
+        parts = [[other for other in seen if other.shard == shard] for shard in range(self.shards)]
+        if self.keep != "first":  # what a shard knows as kept may be superseded: several find what one finds
+            parts = [list(seen)]
+        similar = [pair for part in parts for pair in self._similar(new, part)]
         if not similar:
             return Verdict("unique", group=new.seq if self.unique else None)
         similar.sort(key=lambda pair: pair[0].seq)
@@ -273,11 +275,14 @@ class Model:
         if not self.unique:
             return similar
         kept = [pair for pair in similar if pair[0].kept]
-        known = [pair for pair in kept if not self.block or pair[0].block < self.at - 1]
+        if self.keep != "first" or not self.block:
+            known = kept
+        else:
+            known = [pair for pair in kept if pair[0].block < self.at - 1]
         same = [pair for pair in known if pair[0].text == new.text and pair[0].source == new.source][:1]
         if same and (self.keep == "newest" or same[0][0].rank >= new.rank):
             return same
-        return known or kept
+        return known if any(other.source == new.source for other, _ in known) else kept
 
     def _one_for_each_group(self) -> bool:
         groups = [seen.verdict.group for seen in self._visible() if seen.kept]
