@@ -1,6 +1,7 @@
 """Erasing by workers: owner, standby, and a worker without a disk behind a cleaned changelog."""
 
 import asyncio
+from typing import Any
 
 import orjson
 from support.contents import contents, unpacked_from
@@ -12,15 +13,18 @@ from support.simulation.runner import simulated
 from support.simulation.world import World
 
 N, PARTS = 90, 3
+TIME, MINUTE = 10**12, 60_000  # ms; a part takes five minutes
 
 
 def documents(part: int) -> list[Record]:
     """Documents with words of their own; of every third of the part before the id is deleted."""
-    found = [
+    found: list[dict[str, object]] = [
         {"id": f"name-{i}-", "text": " ".join(f"w{i}x{k}" for k in range(12))}
         for i in range(part * N // PARTS, (part + 1) * N // PARTS)
     ]
     found += [{"id": id, "deleted": True} for id in gone(part)]
+    for number, document in enumerate(found):
+        document["ts"] = TIME + part * 5 * MINUTE + number * MINUTE // 10
     return [Record(0, None, orjson.dumps(document)) for document in found]
 
 
@@ -30,9 +34,20 @@ def gone(part: int) -> list[str]:
 
 @simulated()
 async def test_what_is_deleted_leaves_folders_and_changelog(world: World, cluster: Cluster) -> None:
+    await leaves(world, cluster)
+
+
+@simulated()
+async def test_what_is_deleted_within_a_window_leaves_folders_and_changelog(world: World, cluster: Cluster) -> None:
+    """The first part leaves the window before the last one ends."""
+    await leaves(world, cluster, window="8m")
+
+
+async def leaves(world: World, cluster: Cluster, **given: Any) -> None:
+    """Delete documents, and look for them in folders and changelog."""
     pipeline = Pipeline(
         world, cluster, **plain.SURE, on_conflict="update", deleted_field="deleted", erase_hours=0, standbys=1,
-        partitions=1, frame_documents=8, memtable_documents=32, segment_documents=60,
+        partitions=1, frame_documents=8, memtable_documents=32, segment_documents=60, time_field="ts", **given,
     )  # fmt: skip
 
     def left(data: list[bytes], part: int) -> list[str]:
