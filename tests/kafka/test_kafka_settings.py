@@ -107,10 +107,9 @@ def test_what_erasing_goes_with() -> None:
     for given, why in (
         ({"compare_with": "all"}, "compare_with = 'all' finds documents through deleted ones"),
         ({"shards": 2}, "with shards = 2 other shards have ids of deleted documents"),
-        ({"groups": True}, "groups on Kafka keep their ids"),
     ):
         said = refused(erase_hours=24, **given)
-        assert "erase_hours = 24: on Kafka erasing needs compare_with = 'kept', one shard" in said and why in said
+        assert "erase_hours = 24: on Kafka erasing needs compare_with = 'kept' and one shard" in said and why in said
 
 
 def test_what_a_window_goes_with() -> None:
