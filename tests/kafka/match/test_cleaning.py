@@ -46,7 +46,7 @@ from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark
+from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.sequenced import Sequenced
 
@@ -465,7 +465,8 @@ async def test_a_cleaned_changelog_is_enough(
 async def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(
     tmp_path: Path, left_by: str, given: dict[str, Any]
 ) -> None:
-    """It was away when it had half of one: that goes on; or another one, or the window, has replaced it by now."""
+    """It was away when it had half of one. That goes on; or another cycle has replaced it by now; or the window has
+    left its rest behind, although the copy has all changes."""
     settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0, **given}, erase_hours=0)
     data = frames(settings, feed_of(settings, 600))
     wanted, number = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
@@ -481,19 +482,58 @@ async def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(
         number += 1
         sent += owner.clean(8 if given else 4)
     assert number > begun + 1 and log.start == owner.replica.cycle.cleaned
+    begin, end = log.start, len(log.values) - 1
+    while left_by == "window" and log.start == begin:
+        owner.match(data[number])
+        number += 1
+    if left_by == "window":
+        assert log.start < end
+        end = next(at for at in range(log.start, begin, -1) if not is_base(log.values[at - 1]))
+        assert end < log.start
     with closing(Replica(settings, 0, settings.data_folder / "shard-0", erase_after=0)) as copy:
-        copy.apply(log.since(None)[:-1], start=log.start)
-        assert copy.cycle.taking is not None and copy.last == owner.replica.last
+        copy.apply(list(enumerate(log.values))[begin:end], start=begin)
+        assert copy.cycle.taking is not None
+    if left_by == "cycle":
+        owner.cycle()
+        assert log.start > end
     if left_by:
-        reached = len(log.values) - 2
-        if left_by == "cycle":
-            owner.cycle()
-        while log.start <= reached:
-            owner.match(data[number])
-            number += 1
         with pytest.raises(Failed, match="begins again from its changelog"):
             await run(settings, log, [])
     assert await run(settings, log, data[number:]) == wanted[number:]
+    owner.replica.close()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_segments_may_leave_the_window_during_a_cycle(tmp_path: Path, steps: int) -> None:
+    """The cycle has no values for them. If it is slow, the window shortens the changelog to a change within it. A copy
+    that has followed all of it, and one that begins with what is left, answer as the owner."""
+    settings = settings_of(**{**UPDATES, **WINDOW})
+    data = frames(settings, feed_of(settings, 700))
+    wanted, number = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log)
+    for frame in data[:number]:
+        owner.match(frame)
+    copy = followed(settings, tmp_path / "copy", log)
+    while not (sent := owner.clean(1)):
+        assert list(places(owner.replica.store))
+    while sent[-1].part != ENDS:
+        owner.match(data[number])
+        number += 1
+        sent += owner.clean(steps)
+        copy.apply(log.since(copy.changelog_offset), start=log.start)
+    assert owner.replica.cycle.cleaned == copy.cycle.cleaned is not None
+    assert (log.start > copy.cycle.cleaned) == (steps == 1)
+    bases = [Base.decode(value, settings) for value in log.left if is_base(value)]
+    assert any(base.mark.first < base.mark.last and not base.values for base in bases if base.mark.part == HAS_ROWS)
+    newest = followed(settings, tmp_path / "newest", log)
+    for replica in (copy, newest):
+        assert seen_marks(replica) == seen_marks(owner.replica)
+        manifest: Any = replica.store.named("shard/0")
+        assert min(replica.store.segments()) == manifest["segments"][0]["number"]
+        replica.activate()
+        assert [reply_of(answer(replica, frame)) for frame in data[number:]] == wanted[number:]
+        replica.close()
     owner.replica.close()
 
 
