@@ -12,7 +12,7 @@ from stream_lsh.index.segments.window import slot_of
 from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
 
 FOREVER = -1
-HOUR_MS = 3_600_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 ENVELOPE = 64 * 2**10
 """Bytes allowed for a record's key, headers and Kafka's own overhead, on top of its value."""
 _INTERNAL_BYTES = 64 * 2**20
@@ -149,10 +149,13 @@ def _signatures(settings: KafkaSettings, document_bytes: int) -> int:
 
 def _segments(settings: KafkaSettings) -> dict[str, str]:
     """How long a segment file of the changelog lasts. Kafka deletes expired and erased rows by whole segment files, so
-    these must be short."""
+    these must be short. A snapshot begins a segment file if the one before has lasted as long as erased rows wait."""
+    limits = [HOUR_MS]
     if settings.window is not None:
-        return {"segment.ms": str(min(HOUR_MS, slot_of(settings.window_ms)))}
-    return {} if settings.erase_hours is None else {"segment.ms": str(HOUR_MS)}
+        limits.append(slot_of(settings.window_ms))
+    if settings.erase_hours is not None:
+        limits.append(max(MINUTE_MS, round(HOUR_MS * settings.erase_hours)))
+    return {"segment.ms": str(min(limits))} if len(limits) > 1 else {}
 
 
 def compaction_lag(settings: KafkaSettings) -> int:
