@@ -114,8 +114,8 @@ def places(store: Store, start: str = "") -> Iterator[Place]:
 
 
 def behind_window(store: Store, first: int) -> list[str]:
-    """The names of entries of which nothing is left: all their rows are before `first`, the first row of the shard. Of
-    entries that a wrong clock has put behind others, some may be left out."""
+    """The names of entries of which nothing is left: all their rows are before `first`, the first row of the shard. An
+    entry that a wrong clock, or the same second, has put behind a later one waits for that."""
     return [place.name for place in takewhile(lambda place: place.there <= first, places(store))]
 
 

@@ -537,6 +537,21 @@ def test_segments_may_leave_the_window_during_a_cycle(tmp_path: Path, steps: int
     owner.replica.close()
 
 
+def test_versions_that_have_left_the_window_wait_for_no_cycle(tmp_path: Path) -> None:
+    settings, after, log = settings_of(**{**UPDATES, **WINDOW}), 10**6, Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, after)
+    copy = Replica(settings, 0, tmp_path / "copy", erase_after=after)
+    for number, frame in enumerate(frames(settings, feed_of(settings, 600))):
+        owner.match(replace(Sequenced.decode(frame, settings), appended=1000 * number).encode(settings))
+        copy.apply(log.since(copy.changelog_offset), start=log.start)
+    first, entered = owner.replica.shard.first, len(list(places(owner.replica.store)))
+    assert owner.clean(1, after - 10) == owner.clean(1, after) == []
+    for replica in (owner.replica, copy):
+        waiting = list(places(replica.store))
+        assert 0 < len(waiting) < entered / 2 and all(place.there > first for place in waiting)
+        replica.close()
+
+
 async def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
     settings = KafkaSettings(data_folder=tmp_path / "data", **UPDATES, erase_hours=0)
     log = Changelog()
