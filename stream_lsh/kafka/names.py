@@ -12,7 +12,7 @@ from stream_lsh.index.segments.window import slot_of
 from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
 
 FOREVER = -1
-HOUR_MS = 3_600_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 ENVELOPE = 64 * 2**10
 """Bytes allowed for a record's key, headers and Kafka's own overhead, on top of its value."""
 _INTERNAL_BYTES = 64 * 2**20
@@ -149,10 +149,23 @@ def _signatures(settings: KafkaSettings, document_bytes: int) -> int:
 
 def _segments(settings: KafkaSettings) -> dict[str, str]:
     """How long a segment file of the changelog lasts. Kafka deletes expired and erased rows by whole segment files, so
-    these must be short."""
+    these must be short. A snapshot begins a segment file if the one before has lasted as long as erased rows wait."""
+    limits = [HOUR_MS]
     if settings.window is not None:
-        return {"segment.ms": str(min(HOUR_MS, slot_of(settings.window_ms)))}
-    return {} if settings.erase_hours is None else {"segment.ms": str(HOUR_MS)}
+        limits.append(slot_of(settings.window_ms))
+    if settings.erase_hours is not None:
+        limits.append(max(MINUTE_MS, round(HOUR_MS * settings.erase_hours)))
+    return {"segment.ms": str(min(limits))} if len(limits) > 1 else {}
+
+
+def compaction_lag(settings: KafkaSettings) -> int:
+    """With `erase_hours`: ms after which Kafka compacts a record of `group-changelog`."""
+    return max(HOUR_MS, round(HOUR_MS * (settings.erase_hours or 0)))
+
+
+def _compaction(settings: KafkaSettings) -> dict[str, str]:
+    """How soon erased ids leave `group-changelog`. By default Kafka may wait until half of the topic is obsolete."""
+    return {} if settings.erase_hours is None else {"max.compaction.lag.ms": str(compaction_lag(settings))}
 
 
 def wanted(
@@ -190,11 +203,13 @@ def wanted(
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival | _segments(settings)),
         *([decisions] if settings.late else []),
-        *(_of_groups(topics, kept, internal, arrival) if settings.groups else []),
+        *(_of_groups(topics, kept, internal, arrival, _compaction(settings)) if settings.groups else []),
     ]
 
 
-def _of_groups(topics: Topics, kept: int, internal: int, arrival: Mapping[str, str]) -> list[TopicSpec]:
+def _of_groups(
+    topics: Topics, kept: int, internal: int, arrival: Mapping[str, str], compaction: Mapping[str, str]
+) -> list[TopicSpec]:
     """The topics of `groups`. Each has one partition: rules over sources need all documents in order."""
     # Compaction must keep each event as long as the retention of the other outputs.
     late = {"min.compaction.lag.ms": str(kept)}
@@ -202,5 +217,5 @@ def _of_groups(topics: Topics, kept: int, internal: int, arrival: Mapping[str, s
         TopicSpec(topics.memberships, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.groups, 1, "compact", FOREVER, KAFKA_BYTES, {**arrival, **late}),
         TopicSpec(topics.alerts, 1, "delete", kept, KAFKA_BYTES, arrival),
-        TopicSpec(topics.group_changelog, 1, "compact", FOREVER, internal, arrival),
+        TopicSpec(topics.group_changelog, 1, "compact", FOREVER, internal, {**arrival, **compaction}),
     ]

@@ -261,15 +261,12 @@ class KafkaSettings(Settings):
         reason = (
             f"compare_with = {self.compare_with!r} finds documents through deleted ones" if self.compare_with != "kept"
             else f"with shards = {self.shards} other shards have ids of deleted documents" if self.shards > 1
-            else f"with window = {self.window!r} everything leaves the index with the window" if self.window is not None
-            else "groups on Kafka keep their ids" if self.groups
             else None
         )  # fmt: skip
         if reason is not None:
             raise ValueError(
-                f"erase_hours = {self.erase_hours:g}: on Kafka erasing needs compare_with = 'kept', one shard, no "
-                f"window "
-                f"and no groups, and {reason}; leave erase_hours out"
+                f"erase_hours = {self.erase_hours:g}: on Kafka erasing needs compare_with = 'kept' and one shard, "
+                f"and {reason}; leave erase_hours out"
             )
         return self
 

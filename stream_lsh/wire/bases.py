@@ -46,9 +46,9 @@ class Base:
     Attributes:
         values: by key of the store.
         deleted_rows: the marked ones of these rows (`deleted_rows.newly_marked`).
-        facts: where a snapshot begins: `segments`, their numbers and first rows, and `answered`, the last frame whose
-            reply is not needed any more. Where it ends: `erased`, the number of erased versions, and `at`, when it
-            began (seconds since 1970).
+        facts: where a snapshot begins: `segments`, their numbers and first rows; `answered`, the last frame whose
+            reply is not needed any more; with a window `window`, its state. Where it ends: `erased`, the number of
+            erased versions, and `at`, when it began (seconds since 1970).
     """
 
     shard: int

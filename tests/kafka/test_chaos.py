@@ -43,7 +43,7 @@ VARIANTS: list[tuple[str | None, int, str, tuple[str, ...]]] = [
     ("hamming", 2, "kept", ()),
     (None, SHARDS, "all", ()),
     ("weighted-jaccard", 2, "all", ("updates",)),
-    (None, 1, "kept", ("updates", "window", "groups")),
+    (None, 1, "kept", ("updates", "window", "groups", "erase")),
     (None, 2, "kept", ()),
     (None, 1, "kept", ("updates",)),
     (None, 1, "kept", ()),

@@ -71,6 +71,24 @@ WEAK = {
 COPIES = {"min.insync.replicas", "unclean.leader.election.enable"}
 
 
+@pytest.mark.parametrize(
+    ("given", "segment", "compaction"),
+    [
+        ({}, None, None), ({"erase_hours": 0}, 1, 60), ({"erase_hours": 0.5}, 30, 60),
+        ({"erase_hours": 24}, 60, 1440), ({"window": "80m"}, 10, None),
+        ({"erase_hours": 24, "window": "80m"}, 10, 1440),
+    ],
+)  # fmt: skip
+def test_erased_bytes_leave_changelogs_in_time(
+    given: dict[str, Any], segment: int | None, compaction: int | None
+) -> None:
+    """Minutes for which a segment file lasts, and after which a record is compacted."""
+    specs = {spec.name.partition(".")[2]: spec.configs for spec in wanted(KafkaSettings(groups=True, **given))}
+    minutes = {str(60_000 * n): n for n in (segment, compaction) if n is not None}
+    assert minutes.get(specs["match-shards-changelog"].get("segment.ms", "")) == segment
+    assert minutes.get(specs["group-changelog"].get("max.compaction.lag.ms", "")) == compaction
+
+
 def test_weaknesses() -> None:
     settings = KafkaSettings(groups=True, retention_hours=2)
     topics = Topics.of(settings)

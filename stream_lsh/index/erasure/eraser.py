@@ -71,7 +71,7 @@ Beside = Callable[[Sequence[Version]], tuple[dict[bytes, bytes], list[Range]]]
 ids."""
 
 _ALL_ROWS, _BEHIND_ALL = 1 << 62, "~"
-_ALL_GROUPS = [(kind, bytes([kind[0] + 1])) for kind in (GROUP, MEMBERS, REMOVED_MEMBERS)]
+ALL_GROUPS = [(kind, bytes([kind[0] + 1])) for kind in (GROUP, MEMBERS, REMOVED_MEMBERS)]
 
 
 @dataclass(slots=True)
@@ -280,7 +280,7 @@ class Erasing:
         progress = self._store.named(PROGRESS)
         if progress is None or (progress["last"], progress["entries"]) != (found.places[-1].name, len(found.places)):
             return 0
-        self._spans = list(_ALL_GROUPS)
+        self._spans = list(ALL_GROUPS)
         return int(progress["at"])
 
     def _end(self, ended: Pass) -> None:

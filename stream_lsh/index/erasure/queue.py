@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,6 +111,12 @@ def place_of(name: str) -> Place:
 def places(store: Store, start: str = "") -> Iterator[Place]:
     """The entries of the queue, the one that is due first in front; from the name `start` on."""
     return map(place_of, store.names(QUEUE_NAMES, start))
+
+
+def behind_window(store: Store, first: int) -> list[str]:
+    """The names of entries of which nothing is left: all their rows are before `first`, the first row of the shard. An
+    entry that a wrong clock, or the same second, has put behind a later one waits for that."""
+    return [place.name for place in takewhile(lambda place: place.there <= first, places(store))]
 
 
 def queue_entries(store: Store) -> Iterator[QueueEntry]:

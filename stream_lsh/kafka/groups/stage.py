@@ -29,9 +29,10 @@ from stream_lsh.kafka.consumer.output_headers import ALERT, GROUP, EventHeaders
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.state import known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
+from stream_lsh.kafka.groups.erasing import Erasing
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
-from stream_lsh.kafka.groups.store import FOLDER, Folded, LocalStore
-from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.groups.store import FOLDER, TIME, Folded, LocalStore
+from stream_lsh.kafka.names import Topics, compaction_lag
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
@@ -50,7 +51,6 @@ POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
 ROUND_DOCUMENTS = 10_000  # limit of a transaction; its last frame may exceed it
 PAUSE, FULL = 0.1, 500  # seconds between the starts of two rounds, unless so many documents wait
-TIME = "time"
 QUIET_SECONDS = 3.0  # after which a position is committed that only transaction markers have moved
 
 
@@ -70,6 +70,7 @@ class GroupStage(Stage):
         self._delivery: Delivery | None = None
         self._local: LocalStore | None = None
         self._folding: Folding | None = None  # set once the store is complete
+        self._erasing: Erasing | None = None  # likewise, if ids are erased
         self._restoring: tuple[AIOKafkaConsumer, int] | None = None  # set until then: changelog reader, end offset
         self._folded = Folded(-1, "")
         self._adjacent: Adjacent
@@ -98,6 +99,7 @@ class GroupStage(Stage):
                 await self._read(found[self._input])
             while self._waiting and not self._patience():
                 await self._round()
+            await self._erase()
             if found is not None and not found and not self._waiting:
                 self.probe.idle()
                 await self._pass_markers()
@@ -173,6 +175,9 @@ class GroupStage(Stage):
             return
         self._restoring = None
         self._folding = Folding(local.store, self.settings, self._rules, self._folded.last)
+        if (hours := self.settings.erase_hours) is not None:
+            lag = compaction_lag(self.settings) / 1000
+            self._erasing = Erasing(local.store, round(3600 * hours), lag, time.time(), stale=local.restored)
         self._member.consumer.resume(self._input)
         where = self._position, self._input.topic, self._folded.last
         log.info("folding from offset %d of %s on, after frame %d", *where)
@@ -194,12 +199,15 @@ class GroupStage(Stage):
         return Folded.nothing().metadata()
 
     async def _give_up(self) -> None:
+        erasing, self._erasing = self._erasing, None
         self._delivery = self._folding = self._restoring = None
         self.probe.recovery(0, 0)
         self._waiting.clear()
         self._documents = 0
         local, self._local = self._local, None
         try:
+            if erasing is not None:
+                await asyncio.to_thread(erasing.close)
             if local is not None:
                 await asyncio.to_thread(local.close)
         finally:  # also if the disk is full
@@ -242,8 +250,21 @@ class GroupStage(Stage):
                 self.probe.ignored(outcome)
             if outcome == GAP:
                 raise StoreError(MISSING.format(topic=self._input.topic, last=folding.last, offset=offset))
+            if outcome is None and self._erasing is not None:
+                self._erasing.enter(found.judgement, time.time())
             self._position = offset + 1
-        return folding.take()
+        round = folding.take()
+        if self._erasing is not None:
+            round.changes.update(self._erasing.take())
+        return round
+
+    async def _erase(self) -> None:
+        """Erase some of what is due."""
+        if self._erasing is None:
+            return
+        changes = await asyncio.to_thread(self._erasing.step, time.time())
+        if changes:
+            await self._commit(Round(changes=changes))
 
     async def _commit(self, round: Round) -> None:
         """Commit the results of a round in one transaction, then write them into the store."""

@@ -30,6 +30,7 @@ VERSION = 2
 FOLDER = "groups"
 POLL_MS = 500
 PLACE = "place"
+TIME = "time"  # no value is ever written under this name; a tombstone for it shows the broker's time
 READING = Reading("changes", "restored", REBUILD)
 log = logging.getLogger("stream_lsh.kafka.groups")
 
@@ -74,10 +75,12 @@ class LocalStore:
         position: offset in memberships up to which they are folded into it.
         changelog: offset up to which it has all changes.
         time: when it had all changes that there were, in ms since 1970 by the broker's clock.
+        restored: whether it has read changes from the changelog since it was opened.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.restored = False
         self._state: str | None
         self.position: int
         self.changelog: int
@@ -173,6 +176,7 @@ class LocalStore:
         `position`. Until then its own position stays behind the committed one."""
         found = (await consumer.getmany(timeout_ms=POLL_MS)).get(changelog, [])
         at: int = min(await consumer.position(changelog), end)
+        self.restored = self.restored or bool(found)
         changes = {record.key: record.value for record in found}
         placed = Placed(at, found[-1].timestamp if found else self.time)
         await asyncio.to_thread(self.write, changes, position if at == end else self.position, placed)

@@ -55,7 +55,8 @@ class Applied:
             manifest["provisional"] = facts(*self._late)
         values |= deletions(store, shard, manifest, np.concatenate(self._deleted_rows))
         values[name_key(f"shard/{shard}")] = orjson.dumps(manifest)
-        store.write(values | others, self._deleted, superseded(values))
+        passed = superseded(values)  # removes values, so before the next line
+        store.write(values | others, self._deleted, passed)
         return manifest
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 from stream_lsh.index.erasure.eraser import Erasing
-from stream_lsh.index.erasure.queue import ERASED_VERSIONS, places
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, behind_window, places
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import marked_between
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
+from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark
 
@@ -28,12 +29,15 @@ class Cleaning:
     Args:
         key: of the index.
         every: seconds between the starts of two cycles.
+        forgetting: the window of the shard; None: no window.
     """
 
     def __init__(
-        self, store: Store, shard: Shard, key: bytes, answers: KeptAnswers, erasing: Erasing, cycle: Cycle, every: int
-    ) -> None:
+        self, store: Store, shard: Shard, key: bytes, answers: KeptAnswers, erasing: Erasing, cycle: Cycle, every: int,
+        forgetting: Forgetting | None,
+    ) -> None:  # fmt: skip
         self._store = store
+        self._forgetting = forgetting
         self._shard = shard
         self._key = key
         self._answers = answers
@@ -84,6 +88,8 @@ class Cleaning:
             return None
         self._answered = last
         count = self._shard.count
+        if left := behind_window(self._store, self._shard.first):
+            self._erasing.forget(left)
         before, oldest = self._answers.first_row(count, behind=last), count
         for place in places(self._store):
             if place.waits(now, self._every):
@@ -94,11 +100,14 @@ class Cleaning:
         return before if oldest < before else None
 
     def _cleaned(self, frame: int, before: int) -> Iterator[Base]:
-        """The records of a snapshot. Rows added meanwhile are in changes after its first record."""
+        """The records of a snapshot. Rows added meanwhile are in changes after its first record. A segment that leaves
+        the window meanwhile needs no values: a reader has the change with which it left."""
         shard, last = self._shard, self._shard.count
         first = shard.segments[0].first
         segments = [place for place in shard.segments.places if place[1] < last]
-        facts = {"segments": segments, "answered": self._answered}
+        facts: dict[str, object] = {"segments": segments, "answered": self._answered}
+        if self._forgetting is not None:
+            facts["window"] = self._forgetting.facts
         counts, _ = folded(self._store, shard.number, trimmed=shard.counted.trimmed)  # now: later frames add to it
         yield self._base(Mark(BEGINS, frame, first, last, before), facts=facts)
         if counts:
@@ -116,9 +125,9 @@ class Cleaning:
         if values:
             yield self._base(Mark(HAS_ROWS, frame, first, first, before), values)
         for (number, at), later in zip_longest(segments, segments[1:]):
-            segment = next(known for known in shard.segments if known.number == number)
             end = later[1] if later is not None else last
             while at < end:
+                segment = next((known for known in shard.segments if known.number == number), None)
                 record = self._rows(segment, at, end, frame, before)
                 yield record
                 at = record.mark.last
@@ -130,8 +139,10 @@ class Cleaning:
     ) -> Base:
         return Base(self._shard.number, self._key, mark, values or {}, facts=facts or {})
 
-    def _rows(self, segment: Segment, first: int, end: int, frame: int, before: int) -> Base:
-        """The next rows of a segment, with everything stored for them."""
+    def _rows(self, segment: Segment | None, first: int, end: int, frame: int, before: int) -> Base:
+        """The next rows of a segment, with everything stored for them. None: it has left the window."""
+        if segment is None:
+            return self._base(Mark(HAS_ROWS, frame, first, end, before))
         shard, number = self._shard, self._shard.number
         last, size = min(end, first + RECORD_ROWS), 0
         base = int(shard.rows.base)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from stream_lsh.errors import ForeignError, FormatError, StoreError
-from stream_lsh.index.erasure.queue import ERASED_VERSIONS, places
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, behind_window, places
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count
 from stream_lsh.index.rows.row_file import Shape
@@ -214,6 +214,8 @@ class Copy:
         self._check_key(record.key, f"the changelog of shard {self.number}")
 
     def _apply_change(self, change: Change, offset: int, start: int, applied: Applied) -> None:
+        if self.forgetting is not None and self.cycle.taking is not None and offset == start:
+            raise Rebuild(f"the snapshot from which {self.folder} is built has left the window", whole=True)
         begins, placed = start > 0 and self.last < 0, self.cycle.last_frame
         if (-1 if placed is None else placed) < change.offset <= self.last and not self._answers.agrees(change):
             raise Rebuild(
@@ -265,12 +267,17 @@ class Copy:
             if self.last < 0 and start > 0:
                 self.cycle.take(mark.frame)
                 self.last, self.count, self._base = mark.frame, mark.last, mark.first
+                if self.forgetting is not None:
+                    self.forgetting = Forgetting(self.settings, base.facts["window"], mark.frame)
+                    self.forgetting.begin(offset)
                 lines = [{"number": number, "first": first} for number, first in base.facts["segments"]]
                 manifest = {"rows": self.count, "segments": [{**line, "next": 0, "runs": []} for line in lines]}
             elif offset == start and (mark.frame > self.last or self.cycle.taking is not None):
                 raise Rebuild(f"the changelog was cleaned since {self.folder} was left", whole=True)
             elif offset == start:
                 self.cycle.last_frame = mark.frame
+        elif mark.part == HAS_ROWS and mark.first < mark.last <= self._first(manifest):
+            pass  # these rows have left the window
         elif mark.part == HAS_ROWS and self.cycle.taking == mark.frame:
             values |= base.values
             values |= deletions(self.store, self.number, manifest, base.deleted_rows)
@@ -286,7 +293,7 @@ class Copy:
                 if rare:
                     self.store.write(rare, ranges=passed)
             overwrite(self.store, self.folder, self.number, manifest["segments"], Shape(self.settings))
-            self._purge()
+            self._deletes.submit(self._purge).result()  # not while segments are deleted
         if counts:
             self.cycle.at = base.facts["at"]
             values[name_key(ERASED_VERSIONS)] = orjson.dumps(base.facts["erased"])
@@ -294,6 +301,11 @@ class Copy:
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         self.changelog_offset = end
         self.store.write(values | self._facts(), deleted)
+
+    def _first(self, manifest: dict[str, Any]) -> int:
+        """The first row that still exists, by the shard's manifest."""
+        segments = manifest["segments"]
+        return int(segments[0]["first"]) if segments else self.count
 
     def _purge(self) -> None:
         """Remove from the disk what was overwritten since the snapshot began."""
@@ -319,7 +331,8 @@ class Copy:
                 manifest[DELETED_ROWS] -= sum(deleted_count(self.store, self.number, number) for number in expired)
             ranges = [keys for number in expired for keys in ranges_of(self.number, number)]
             values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
-            self.store.write(values | self._facts(), ranges=ranges)
+            left = behind_window(self.store, self._first(manifest))
+            self.store.write(values | self._facts(), map(name_key, left), ranges)
         self._leaving.add(dict.fromkeys(expired, ()))
 
     @property

@@ -78,6 +78,12 @@ class Forgetting:
         self._begun(frame, np.unique(numbers).tolist())
         return numbers
 
+    def begin(self, place: int) -> None:
+        """The changelog begins with a snapshot at the offset `place`, which has all segments so far."""
+        self._ahead = None
+        for begin in self._begins.values():
+            begin.place = place
+
     def _begun(self, frame: int, numbers: Iterable[int]) -> None:
         for number in numbers:
             self._begins.setdefault(number, Begin(frame))

@@ -140,8 +140,9 @@ class Replica(Copy):
                 self.folder, self.store, [shard], self._erase_after, self._deletes, self.settings.id_field,
                 deletes_entries=False,
             )  # fmt: skip
-            every = self._erase_after
-            self._cleaning = Cleaning(self.store, shard, key, self._answers, erasing, self.cycle, every)
+            self._cleaning = Cleaning(
+                self.store, shard, key, self._answers, erasing, self.cycle, self._erase_after, self.forgetting
+            )
             self._appended = max(self.now, latest_deletion(self.store, self._appended))
         return shard
 
@@ -278,7 +279,7 @@ class Replica(Copy):
             seen = forgetting.behind(segments, shard.segments.places, shard.count)
             expired = self._forgotten(shard, forgetting, sequenced.offset)
         waits: dict[str, Any] = {}
-        if self._erase_after is not None and forgetting is None:
+        if self._erase_after is not None:
             waits = left_by(shard, sequenced.appended // 1000, self._erase_after)
         local, passed = shard.take()
         local |= self._places.take()

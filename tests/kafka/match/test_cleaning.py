@@ -17,9 +17,11 @@ from support.contents import contents, unpacked_from
 from support.kafka import match_play
 from support.kafka.replica_play import (
     UPDATES,
+    WINDOW,
     answer,
     change_of,
     changing,
+    feed_of,
     folders_in,
     frames,
     marks,
@@ -44,10 +46,11 @@ from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark
+from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.sequenced import Sequenced
 
+TF_IDF = {"measure": "tf-idf"}
 NOW = 10**6  # seconds since the last frame: everything is due
 
 
@@ -76,7 +79,8 @@ class Changelog:
 
     def trim(self, replica: Replica) -> None:
         """As an owner does it."""
-        self.start = max(self.start, replica.cycle.cleaned or 0)
+        needed = replica.forgetting and replica.forgetting.needed
+        self.start = max(self.start, replica.cycle.cleaned or 0, needed or 0)
 
     @property
     def left(self) -> list[bytes]:
@@ -94,6 +98,7 @@ class Owner:
     def match(self, data: bytes) -> bytes:
         found = answer(self.replica, data)
         self.replica.confirmed(found.offset, self.log.add(change_of(found)))
+        self.log.trim(self.replica)
         return reply_of(found)
 
     def clean(self, steps: int, now: float = NOW) -> list[Mark]:
@@ -208,20 +213,27 @@ def left(found: Sequence[bytes], needles: dict[str, bytes]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "measure", "n"),
+    ("seed", "n", "given"),
     [
-        (0, "jaccard", 350),
-        *rotating([*((seed, "jaccard", 900) for seed in range(6)), (6, "tf-idf", 900), (7, "tf-idf", 900)], 2),
+        (0, 350, {}), (10, 400, WINDOW),
+        *rotating(
+            [
+                *((seed, 900, {}) for seed in range(6)), (6, 900, TF_IDF), (7, 900, TF_IDF),
+                *((seed, 900, WINDOW) for seed in range(10, 16)), (16, 900, {**TF_IDF, **WINDOW}),
+            ],
+            2,
+        ),
     ],
-)
+)  # fmt: skip
 def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
-    tmp_path: Path, seed: int, measure: str, n: int
+    tmp_path: Path, seed: int, n: int, given: dict[str, Any]
 ) -> None:
     """Owners killed anywhere, copies that take over or begin within a cycle, trimmed changelogs: the same replies."""
     chance = random.Random(seed)
-    keep = "first" if measure == "tf-idf" else ("newest", "longest", "first")[seed % 3]
-    settings = settings_of(**UPDATES, memtable_documents=chance.choice((64, 200, 65536)), measure=measure, keep=keep)
-    data = frames(settings, changing(n), seed)
+    keep = "first" if "measure" in given else ("newest", "longest", "first")[seed % 3]
+    memory = chance.choice((64, 200, 65536))
+    settings = settings_of(**{**UPDATES, "memtable_documents": memory, "keep": keep, **given})
+    data = frames(settings, feed_of(settings, n), seed)
     wanted = replies_of(settings, data, tmp_path / "undisturbed")
     log, folders, number = Changelog(), folders_in(tmp_path), 0
     owner = Owner(settings, next(folders), log)
@@ -260,7 +272,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
             folder = copies[0].folder
             copies.pop().close()
             copies.append(followed(settings, folder, log))
-            assert marks(copies[0]) == marks(owner.replica)
+            assert seen_marks(copies[0]) == seen_marks(owner.replica)
             assert counts(copies[0]) == counts(owner.replica)
     assert begun >= cycles > 1 and log.start > 0
     while any(place.due <= NOW for place in places(owner.replica.store)):
@@ -269,16 +281,22 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
     folder = copies[0].folder
     copies.pop(0).close()
     copies.append(followed(settings, folder, log))
-    deleted_rows, words = marks(owner.replica), counts(owner.replica)
-    assert (len(words) > 200) == (measure == "tf-idf")
+    deleted_rows, words = seen_marks(owner.replica), counts(owner.replica)
+    assert (len(words) > 200) == ("measure" in given)
     for replica in (owner.replica, *copies):
-        assert marks(replica) == deleted_rows
+        assert seen_marks(replica) == deleted_rows
         assert counts(replica) == words
         assert list(places(replica.store)) == []
         replica.activate()
         replica.close()
         facts: Any = information(replica.folder, check=True)
         assert facts["health"]["problems"] == [] and facts["erasing"]["left_of_the_erased"] == "nothing"
+
+
+def seen_marks(replica: Replica) -> list[tuple[int, int]]:
+    """The marks of the rows in the window. When older ones are deleted is up to each replica."""
+    first = 0 if replica.forgetting is None else replica.forgetting.seen
+    return [found for found in marks(replica) if found[0] >= first]
 
 
 def counts(replica: Replica) -> dict[int, int]:
@@ -440,34 +458,98 @@ async def test_a_cleaned_changelog_is_enough(
     owner.replica.close()
 
 
-@pytest.mark.parametrize("cleaned", [True, pytest.param(False, marks=pytest.mark.long)])
-async def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(tmp_path: Path, cleaned: bool) -> None:
-    """It was away when it had half of one: that goes on; or there is another one by now."""
-    settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0}, erase_hours=0)
-    data = frames(settings, changing(600))
-    wanted, half = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
-    log, number = Changelog(), half
+@pytest.mark.parametrize(
+    ("left_by", "given"),
+    [("cycle", {}), ("window", WINDOW), *(pytest.param("", given, marks=pytest.mark.long) for given in ({}, WINDOW))],
+)
+async def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(
+    tmp_path: Path, left_by: str, given: dict[str, Any]
+) -> None:
+    """It was away when it had half of one. That goes on; or another cycle has replaced it by now; or the window has
+    left its rest behind, although the copy has all changes."""
+    settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0, **given}, erase_hours=0)
+    data = frames(settings, feed_of(settings, 600))
+    wanted, number = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
+    log = Changelog()
     owner = Owner(settings, tmp_path / "owner", log)
-    for frame in data[:half]:
+    for frame in data[:number]:
         owner.match(frame)
+    while not (sent := owner.clean(1)):
+        assert list(places(owner.replica.store))
+    begun = number
+    while sent[-1].part != ENDS:
+        owner.match(data[number])
+        number += 1
+        sent += owner.clean(8 if given else 4)
+    assert number > begun + 1 and log.start == owner.replica.cycle.cleaned
+    begin, end = log.start, len(log.values) - 1
+    while left_by == "window" and log.start == begin:
+        owner.match(data[number])
+        number += 1
+    if left_by == "window":
+        assert log.start < end
+        end = next(at for at in range(log.start, begin, -1) if not is_base(log.values[at - 1]))
+        assert end < log.start
+    with closing(Replica(settings, 0, settings.data_folder / "shard-0", erase_after=0)) as copy:
+        copy.apply(list(enumerate(log.values))[begin:end], start=begin)
+        assert copy.cycle.taking is not None
+    if left_by == "cycle":
+        owner.cycle()
+        assert log.start > end
+    if left_by:
+        with pytest.raises(Failed, match="begins again from its changelog"):
+            await run(settings, log, [])
+    assert await run(settings, log, data[number:]) == wanted[number:]
+    owner.replica.close()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_segments_may_leave_the_window_during_a_cycle(tmp_path: Path, steps: int) -> None:
+    """The cycle has no values for them. If it is slow, the window shortens the changelog to a change within it. A copy
+    that has followed all of it, and one that begins with what is left, answer as the owner."""
+    settings = settings_of(**{**UPDATES, **WINDOW})
+    data = frames(settings, feed_of(settings, 700))
+    wanted, number = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log)
+    for frame in data[:number]:
+        owner.match(frame)
+    copy = followed(settings, tmp_path / "copy", log)
     while not (sent := owner.clean(1)):
         assert list(places(owner.replica.store))
     while sent[-1].part != ENDS:
         owner.match(data[number])
         number += 1
-        sent += owner.clean(4)
-    assert number > half + 2
-    with closing(Replica(settings, 0, settings.data_folder / "shard-0", erase_after=0)) as copy:
-        copy.apply(log.since(None)[:-1], start=log.start)
-        assert copy.cycle.taking is not None and copy.last == owner.replica.last
-    if cleaned:
-        start = log.start
-        owner.cycle()
-        assert log.start > start
-        with pytest.raises(Failed, match="begins again from its changelog"):
-            await run(settings, log, [])
-    assert await run(settings, log, data[number:]) == wanted[number:]
+        sent += owner.clean(steps)
+        copy.apply(log.since(copy.changelog_offset), start=log.start)
+    assert owner.replica.cycle.cleaned == copy.cycle.cleaned is not None
+    assert (log.start > copy.cycle.cleaned) == (steps == 1)
+    bases = [Base.decode(value, settings) for value in log.left if is_base(value)]
+    assert any(base.mark.first < base.mark.last and not base.values for base in bases if base.mark.part == HAS_ROWS)
+    newest = followed(settings, tmp_path / "newest", log)
+    for replica in (copy, newest):
+        assert seen_marks(replica) == seen_marks(owner.replica)
+        manifest: Any = replica.store.named("shard/0")
+        assert min(replica.store.segments()) == manifest["segments"][0]["number"]
+        replica.activate()
+        assert [reply_of(answer(replica, frame)) for frame in data[number:]] == wanted[number:]
+        replica.close()
     owner.replica.close()
+
+
+def test_versions_that_have_left_the_window_wait_for_no_cycle(tmp_path: Path) -> None:
+    settings, after, log = settings_of(**{**UPDATES, **WINDOW}), 10**6, Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, after)
+    copy = Replica(settings, 0, tmp_path / "copy", erase_after=after)
+    for number, frame in enumerate(frames(settings, feed_of(settings, 600))):
+        owner.match(replace(Sequenced.decode(frame, settings), appended=1000 * number).encode(settings))
+        copy.apply(log.since(copy.changelog_offset), start=log.start)
+    first, entered = owner.replica.shard.first, len(list(places(owner.replica.store)))
+    assert owner.clean(1, after - 10) == owner.clean(1, after) == []
+    for replica in (owner.replica, copy):
+        waiting = list(places(replica.store))
+        assert 0 < len(waiting) < entered / 2 and all(place.there > first for place in waiting)
+        replica.close()
 
 
 async def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:

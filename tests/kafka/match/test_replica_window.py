@@ -13,6 +13,7 @@ from stream_lsh.index.store.rocksdb import FREQUENCIES, Store, parts_of
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
+from stream_lsh.wire.changes import Change
 from stream_lsh.wire.sequenced import places_in_log
 
 pytestmark = pytest.mark.usefixtures("short_memory")
@@ -59,6 +60,25 @@ def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str
     again = Replica(settings, 0, copy.folder)
     again.activate()
     again.close()
+
+
+def test_document_frequencies_of_frames_that_are_applied_together_are_whole(tmp_path: Path) -> None:
+    """The first of these frames has increments, and a later one the state as a whole."""
+    settings = settings_of(**{**WINDOW, "measure": "tf-idf"})
+    log = frames(settings, feed_of(settings, 300), seed=16)
+    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
+    source.activate()
+    changes = list(enumerate(change_of(answer(source, data)) for data in log))
+    values = [Change.decode(value, settings).values for _, value in changes]
+    whole = [value[:1] for each in values for key, value in each.items() if key[:1] == FREQUENCIES]
+    begin = whole.index(b"\0")
+    assert b"\1" in whole[begin:]
+    copy.apply(changes[:begin])
+    copy.apply(changes[begin:])
+    copy.activate()
+    assert (copy.shard.counted.frequencies.counts == source.shard.counted.frequencies.counts).all()
+    copy.close()
+    source.close()
 
 
 MINUTE = 60_000

@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 import pytest
-from support.contents import contents, unpacked_from
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.long_form import only_long
@@ -128,6 +127,7 @@ async def test_a_better_copy_supersedes_as_in_the_embedded_engine(world: World, 
         **KEEP[world.seed % 3], "groups": groups, "shards": chance.choice([1, 3]), "decision_lag": 16,
         **({"source_field": "outlet"} if groups else {}), **chance.choice([{}, PER_SOURCE]),
         **chance.choice([{}, {"window": "10m", "time_field": "ts"}]),
+        **chance.choice([{}, {"erase_hours": 0, "standbys": 1}]),
     }  # fmt: skip
     history = plain.history(N, PARTITIONS, world.seed, families=3)
     pipeline = await killed_and_started_again(world, cluster, history, **given)
@@ -282,59 +282,4 @@ async def test_a_dense_frame_passes_a_broker_with_default_limits(world: World, c
     await pipeline.finish([worker], 300)
     await pipeline.stop(worker)
     assert parts(pipeline, "matches") > 1 and parts(pipeline, "changelog") > 1
-    pipeline.check()
-
-
-DOCUMENTS, THIRDS = 90, 3
-
-
-def documents(part: int) -> list[Record]:
-    """Documents with words of their own; of every third of the part before the id is deleted."""
-    found = [
-        {"id": f"name-{i}-", "text": " ".join(f"w{i}x{k}" for k in range(12))}
-        for i in range(part * DOCUMENTS // THIRDS, (part + 1) * DOCUMENTS // THIRDS)
-    ]
-    found += [{"id": id, "deleted": True} for id in gone(part)]
-    return [Record(0, None, orjson.dumps(document)) for document in found]
-
-
-def gone(part: int) -> list[str]:
-    return (
-        [f"name-{i}-" for i in range((part - 1) * DOCUMENTS // THIRDS, part * DOCUMENTS // THIRDS, 3)] if part else []
-    )
-
-
-@simulated()
-async def test_what_is_deleted_leaves_folders_and_changelog(world: World, cluster: Cluster) -> None:
-    pipeline = Pipeline(
-        world, cluster, **plain.SURE, on_conflict="update", deleted_field="deleted", erase_hours=0, standbys=1,
-        partitions=1, frame_documents=8, memtable_documents=32, segment_documents=60,
-    )  # fmt: skip
-
-    def left(data: list[bytes], part: int) -> list[str]:
-        return [id for before in range(part + 1) for id in gone(before) if any(id.encode() in each for each in data)]
-
-    async def erased(part: int) -> None:
-        """Take a part, and wait until nothing of what is deleted by then is in the changelog."""
-        await pipeline.feed(documents(part), 50)
-        await pipeline.finish([others], 300)
-        end = world.seconds + 300
-        while found := left(unpacked_from([record.value or b"" for record in pipeline.records("changelog")]), part):
-            assert world.seconds < end, found
-            await asyncio.sleep(1)
-
-    await pipeline.create_topics()
-    others = pipeline.start("sign", "sequence", "judge", "forward")
-    owner = pipeline.start("match")
-    await erased(0)
-    standby = pipeline.start("match")
-    await erased(1)
-    owner.process.kill()
-    assert not left(contents(owner.folder), 1)
-    newest = pipeline.start("match")
-    await erased(2)
-    for worker in (standby, newest):
-        await pipeline.stop(worker)
-        assert not left(contents(worker.folder), 2)
-    assert not any("the shard lacks" in line for line in world.warnings)
     pipeline.check()

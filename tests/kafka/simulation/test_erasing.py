@@ -1,0 +1,132 @@
+"""Erasing by workers: owner, standby, and a worker without a disk behind a cleaned changelog."""
+
+import asyncio
+from pathlib import Path
+
+import orjson
+import pytest
+from support.contents import contents, unpacked_from
+from support.kafka import plain
+from support.kafka.feeding import Record
+from support.simulation.cluster import Cluster
+from support.simulation.pipeline import Pipeline, Worker
+from support.simulation.runner import simulated
+from support.simulation.world import World
+
+from stream_lsh.kafka.groups.store import FOLDER
+from stream_lsh.kafka.tools import drain
+
+N, PARTS = 90, 3
+TIME, MINUTE = 10**12, 60_000  # ms; a part takes five minutes
+
+
+def documents(part: int) -> list[Record]:
+    """Documents with words of their own; of every third of the part before the id is deleted."""
+    found: list[dict[str, object]] = [
+        {"id": f"name-{i}-", "text": " ".join(f"w{i}x{k}" for k in range(12))}
+        for i in range(part * N // PARTS, (part + 1) * N // PARTS)
+    ]
+    found += [{"id": id, "deleted": True} for id in gone(part)]
+    for number, document in enumerate(found):
+        document["ts"] = TIME + part * 5 * MINUTE + number * MINUTE // 10
+    return [Record(0, None, orjson.dumps(document)) for document in found]
+
+
+def gone(part: int) -> list[str]:
+    return [f"name-{i}-" for i in range((part - 1) * N // PARTS, part * N // PARTS, 3)] if part else []
+
+
+@simulated()
+@pytest.mark.parametrize("window", [None, "8m"])
+async def test_what_is_deleted_leaves_folders_and_changelog(world: World, cluster: Cluster, window: str | None) -> None:
+    """With a window, the first part leaves it before the last one ends."""
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, on_conflict="update", deleted_field="deleted", erase_hours=0, standbys=1,
+        partitions=1, frame_documents=8, memtable_documents=32, segment_documents=60, time_field="ts", window=window,
+    )  # fmt: skip
+
+    def left(data: list[bytes], part: int) -> list[str]:
+        return [id for before in range(part + 1) for id in gone(before) if any(id.encode() in each for each in data)]
+
+    async def erased(part: int) -> None:
+        """Take a part, and wait until nothing of what is deleted by then is in the changelog."""
+        await pipeline.feed(documents(part), 50)
+        await pipeline.finish([others], 300)
+        end = world.seconds + 300
+        while found := left(unpacked_from([record.value or b"" for record in pipeline.records("changelog")]), part):
+            assert world.seconds < end, found
+            await asyncio.sleep(1)
+
+    await pipeline.create_topics()
+    others = pipeline.start("sign", "sequence", "judge", "forward")
+    owner = pipeline.start("match")
+    await erased(0)
+    standby = pipeline.start("match")
+    await erased(1)
+    owner.process.kill()
+    assert not left(contents(owner.folder), 1)
+    newest = pipeline.start("match")
+    await erased(2)
+    for worker in (standby, newest):
+        await pipeline.stop(worker)
+        assert not left(contents(worker.folder), 2)
+    assert not any("the shard lacks" in line for line in world.warnings)
+    pipeline.check()
+
+
+def with_copies(part: int) -> list[Record]:
+    """Each document of a part with two copies. Of the part before, every third document and a copy of each of the
+    others are deleted: kept ones, representatives and dropped ones."""
+    found: list[dict[str, object]] = []
+    for record in documents(part):
+        document = orjson.loads(record.value or b"")
+        copies = [{**document, "id": f"{document['id']}{copy}-"} for copy in (0, 1)]
+        found += [document] if "deleted" in document else [document, *copies]
+    found += [{"id": id, "deleted": True, "ts": TIME + part * 5 * MINUTE} for id in gone_copies(part)]
+    return [Record(0, None, orjson.dumps(document)) for document in found]
+
+
+def gone_copies(part: int) -> list[str]:
+    return [f"name-{i}-0-" for i in range((part - 1) * N // PARTS, part * N // PARTS) if i % 3 < 2] if part else []
+
+
+@simulated()
+async def test_what_is_deleted_leaves_groups_and_their_changelog(world: World, cluster: Cluster) -> None:
+    """A member is killed. The next one has no disk, the one after it that of the first."""
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, on_conflict="update", deleted_field="deleted", erase_hours=0, groups=True,
+        partitions=1, frame_documents=8, time_field="ts", transaction_timeout_ms=5000,
+    )  # fmt: skip
+
+    def left(part: int, *folders: Path) -> list[str]:
+        """The ids in the values of the changelog that compaction keeps, or in folders."""
+        last = {record.key: record.value or b"" for record in pipeline.records("group_changelog")}
+        data = [*last.values(), *(each for folder in folders for each in contents(folder))]
+        ids = [id for before in range(part + 1) for id in (*gone(before), *gone_copies(before))]
+        return [id for id in ids if any(b'"%s"' % id.encode() in each for each in data)]
+
+    async def erased(part: int, member: Worker) -> None:
+        end = world.seconds + 100
+        while found := left(part, member.folder / FOLDER):
+            assert world.seconds < end, found
+            await asyncio.sleep(1)
+
+    async def fed(part: int, member: Worker) -> None:
+        await pipeline.feed(with_copies(part), 50)
+        await pipeline.finish([others], 300)
+        await pipeline.drain()
+        await erased(part, member)
+        await drain.resume(pipeline.settings)
+
+    await pipeline.create_topics()
+    others = pipeline.start("sign", "sequence", "match", "judge", "forward")
+    first = pipeline.start("group")
+    await fed(0, first)
+    first.process.kill()
+    second = pipeline.start("group")
+    await fed(1, second)
+    second.process.kill()
+    third = pipeline.start("group", folder=first.folder)
+    await erased(1, third)
+    await fed(2, third)
+    pipeline.check()
