@@ -191,9 +191,9 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
         return {at.partition: (found.get(at.partition, (begins[at], ""))[0], ends[at]) for at in places}
 
     group, noted = topics.group("sign"), topics.group(NOTES)
-    sources = [place.partition for place in await partitions_of(client, topics.documents)]
-    commits = await committed(client, group, topics.documents)
-    notes = await committed(client, noted, topics.documents)
+    sources = [topics.number(*place) for topic in topics.sources for place in await partitions_of(client, topic)]
+    commits = topics.numbered(await all_committed(client, group))
+    notes = topics.numbered(await all_committed(client, noted))
     found = known(commits, {partition: (at, Note.of(text, noted)) for partition, (at, text) in notes.items()})
     reads: tuple[int, ...] = ()
     if (await group_of(client, group)).state not in _WITHOUT_MEMBERS:
