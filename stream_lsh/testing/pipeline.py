@@ -238,7 +238,7 @@ class Pipeline:
 
     def _judge(self, replies: list[bytes], now: int) -> None:
         records = Records()
-        records.judge(replies, self._deciding, self.topics, self.settings)
+        records.judge(replies, self._deciding, self.settings)
         for data in records.decisions:
             self._decided.add(self._decisions, Decisions.decode(data, self.settings))
             self._decisions += 1

@@ -55,9 +55,7 @@ class Records:
     size: int = 0
     frames: list[tuple[int, int, dict[int, Headers]]] = field(default_factory=list)
 
-    def judge(
-        self, replies: Sequence[bytes], deciding: Deciding | None, topics: Topics, settings: KafkaSettings
-    ) -> None:  # fmt: skip
+    def judge(self, replies: Sequence[bytes], deciding: Deciding | None, settings: KafkaSettings) -> None:
         """Add the records for a frame, and the decisions if there are any.
 
         Args:
@@ -72,12 +70,12 @@ class Records:
             found, decisions = deciding.decide(found)
             self.decisions.append(decisions.encode(settings))
             self.size += len(self.decisions[-1])
-        self.add(found, topics, settings)
+        self.add(found, settings)
 
-    def add(self, replies: Sequence[Reply], topics: Topics, settings: KafkaSettings) -> None:
+    def add(self, replies: Sequence[Reply], settings: KafkaSettings) -> None:
         """Add the records for a frame, from the replies of all shards in order. Raises FormatError as `judge`."""
         source, accepted = source_of(replies)
-        n = len(source)
+        n, topics = len(source), Topics.of(settings)
         rows = np.arange(n) if accepted is None else np.flatnonzero(accepted)
         counted = rows.tolist()
         judgement, found = _judged(replies, source.ids, settings.max_matches)

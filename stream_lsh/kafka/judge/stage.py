@@ -216,7 +216,7 @@ class JudgeStage(Stage):
                 frame = gather.take()
                 if frame is None:
                     break
-                work = frame.replies, self._deciding, self._topics, self.settings
+                work = frame.replies, self._deciding, self.settings
                 if sum(len(reply) for reply in frame.replies) > BLOCKING_BYTES:
                     await asyncio.to_thread(records.judge, *work)
                 else:

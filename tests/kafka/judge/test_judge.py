@@ -53,7 +53,7 @@ async def committed_records(settings: KafkaSettings, topic: str) -> dict[int, li
 def expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
     records = Records()
     for frame in frames:
-        records.add(decoded(frame, settings), Topics.of(settings).documents, settings)
+        records.add(decoded(frame, settings), settings)
     return records
 
 
