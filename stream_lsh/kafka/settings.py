@@ -89,7 +89,7 @@ class KafkaSettings(Settings):
     documents_topic: str | None = Field(default=None, description="topic of the documents (default: PREFIX.documents)")
     documents: dict[str, dict[str, Any]] = Field(
         default={},
-        description="several documents topics: a table [documents.TOPIC] for each, with the settings that differ there "
+        description="several documents topics: a TOML table for each, with the settings that differ there "
         "(default: one topic)",
     )
     id_prefix: str = Field(

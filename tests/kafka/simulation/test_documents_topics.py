@@ -16,6 +16,7 @@ from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
+from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.wire.source import TOPIC_BITS
 
 N, WIRE = 60, 1 << TOPIC_BITS  # the number of the first partition of `wire`
@@ -122,5 +123,9 @@ async def test_workers_that_are_killed_say_what_the_embedded_engine_says_of_one_
     await feeding
     await pipeline.finish(workers, 300)
     await pipeline.drain()
+    async with observing(pipeline.settings, None) as observer:
+        seen = await observer.look()
+    assert seen.provisional == dict.fromkeys((0, 1, 2, WIRE, WIRE + 1, WIRE + 2), (0, None))
+    assert {reader.waiting for reader in seen.readers} == {0}
     await pipeline.stop(*workers)
     check_as_one(pipeline)
