@@ -236,10 +236,8 @@ def _pipeline(context: click.Context, tokens: Tokens | None, limits: Limits) -> 
     from stream_lsh.serve.pipeline.service import PipelineService
 
     settings = load_settings(context, KafkaSettings)
-    if len(settings.by_topic) > 1:
-        raise UsageError(
-            f"--kafka serves a pipeline with one documents topic, and this has {', '.join(settings.by_topic)}"
-        )
+    if settings.documents or settings.id_prefix:
+        raise UsageError("--kafka serves pipelines without id_prefix and without tables [documents.TOPIC]")
     what = f"the pipeline {settings.topic_prefix} on {settings.bootstrap_servers}"
     return what, lambda failed: PipelineService(
         settings, tokens=tokens, limits=limits, failed=failed, folder=context.params["folder"]

@@ -273,6 +273,14 @@ def test_a_documents_topic_has_the_settings_of_its_table(tmp_path: Path) -> None
     assert settings.of_id(b"7") == (news, b"7")
 
 
+def test_only_some_topics_need_a_schema_registry() -> None:
+    tables = {"rows": {"document_format": "registry", "envelope": "debezium"}, "wire": {"document_format": "text"}}
+    given = {"registry_url": "http://registry:8081", "on_conflict": "update"}
+    topics = KafkaSettings(documents=tables, **given).by_topic
+    assert [topic.registry_url for topic in topics.values()] == ["http://registry:8081", None]
+    assert "registry_url is set, but document_format = json" in refused(**given)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -16,6 +16,7 @@ from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.wire.source import TOPIC_BITS
 
@@ -30,17 +31,20 @@ BOTH = NEWS | {
 }  # fmt: skip
 
 
-def history(n: int, news: int, wire: int, seed: int) -> list[Record]:
-    """Records of so many partitions of each topic. Their timestamps differ, and so say which record an output is of."""
+def history(n: int, news: int, wire: int, seed: int, first: int = 0) -> list[Record]:
+    """Records of so many partitions of each topic. Their timestamps differ, and so say which record an output is of.
+    first: how many records there are already."""
     found = []
-    for i, record in enumerate(plain.history(n, news + wire, seed)):
+    for i, record in enumerate(plain.history(n, news + wire, seed), first):
         assert record.timestamp is not None
         at, value = record.partition, record.value
         if at >= news:
             at = WIRE + at - news
             for ours, theirs in FIELDS.items():
                 value = None if value is None else value.replace(ours, theirs)
-        found.append(replace(record, partition=at, value=value, timestamp=record.timestamp + 4 * seed % 4000 + i))
+        found.append(
+            replace(record, partition=at, value=value, timestamp=record.timestamp // plain.STEP * plain.STEP + i)
+        )
     return found
 
 
@@ -113,7 +117,7 @@ async def test_workers_that_are_killed_say_what_the_embedded_engine_says_of_one_
     async def feed() -> None:
         await pipeline.feed(history(N // 2, 3, 2, world.seed), 3)
         cluster.grow("wire", 3)
-        await pipeline.feed(history(N // 2, 3, 3, world.seed + 1), 3)
+        await pipeline.feed(history(N // 2, 3, 3, world.seed + 1, N // 2), 3)
 
     feeding = world.process("producer").start(feed())
     for place in (0, 1):
@@ -129,3 +133,34 @@ async def test_workers_that_are_killed_say_what_the_embedded_engine_says_of_one_
     assert {reader.waiting for reader in seen.readers} == {0}
     await pipeline.stop(*workers)
     check_as_one(pipeline)
+
+
+@pytest.mark.long
+@simulated(most=10)
+async def test_a_topic_is_added_and_none_is_left_out(world: World, cluster: Cluster) -> None:
+    given = {**GIVEN, "partitions": 2}
+    one, both = (
+        Pipeline(world, cluster, **given, documents_topic="news"),
+        Pipeline(world, cluster, **given, documents=BOTH),
+    )
+    for pipeline, documents in (
+        (one, history(N // 2, 2, 0, world.seed)),
+        (both, history(N, 2, 2, world.seed + 1, N // 2)),
+    ):
+        await pipeline.create_topics()
+        worker = pipeline.start()
+        await pipeline.feed(documents, 20)
+        await pipeline.finish([worker], 300)
+        await pipeline.stop(worker)
+    check_as_one(both)
+    wrong = (
+        ("sign", {"documents_topic": "news"}, "has read news, wire so far, and the documents topics are news now"),
+        ("judge", {"documents_topic": "news"}, "has judged news,wire so far, and documents_topic is news now"),
+        ("sign", {"documents": dict(reversed(BOTH.items()))}, "is number . of the documents topics so far"),
+        ("judge", {"documents": dict(reversed(BOTH.items()))}, "keep the order of the tables"),
+        ("sign", {"documents": NEWS | {"wire": {}}}, "wire was signed with other settings so far"),
+    )  # fmt: skip
+    for role, tables, said in wrong:
+        worker = one.start(role, documents_topic=None, **tables) if "documents" in tables else one.start(role)
+        with pytest.raises(StoreError, match=said):
+            await asyncio.wait_for(worker.ended, 300)
