@@ -116,7 +116,7 @@ class SourcePartition:
             position, text = begins[place]
             self.joins[place.topic] = Join(position, int(text or after), new=place not in known)
         self._losses = dict.fromkeys(self.joins, (0, 0))
-        if known.keys() < begins.keys():
+        if not begins.keys() <= known.keys():
             await self._deliver([])
         self._wake.set()  # a commit may be lost, or without a record
         self.task = asyncio.create_task(self._run(), name=f"forward-{self.partition}")

@@ -158,7 +158,7 @@ class ForwardStage(Stage):
             )  # fmt: skip
             self._sources[partition] = source
             found = known.get(partition, {})
-            begins = found or await self._beginning(source)
+            begins = {**(found or await self._beginning(source))}
             added = [place for place in source.documents if place not in begins]
             begins |= {place: (at, "") for place, at in (await consumer.beginning_offsets(added)).items()}
             for place in source.places:

@@ -266,25 +266,20 @@ class _Restoring:
             StoreError: there are workers already.
         """
         new, topics, positions = self._new, self._topics, self._segments.positions
-        documents = {partition: TopicPartition(*topics.place(partition)) for partition in positions}
+        marks = dict[TopicPartition, tuple[int, Note]]()
+        for partition, to in positions.items():
+            place = TopicPartition(*topics.place(partition))
+            given = new.by_topic[place.topic]
+            number = partition >> TOPIC_BITS
+            marks[place] = to, Note(given.fingerprint, given.document_format, given.partitioner, number=number)
         verdicts = [TopicPartition(topics.verdicts, partition) for partition in {*map(output_of, positions)}]
         # After all written verdicts, even if their transaction marker is not written yet.
         async with reading(new, isolation_level="read_uncommitted") as consumer:
             ends = await consumer.end_offsets(verdicts)
-        given = {place.topic: new.by_topic[place.topic] for place in documents.values()}
-        notes = {
-            place: Note(
-                given[place.topic].fingerprint, given[place.topic].document_format, new.partitioner,
-                number=partition >> TOPIC_BITS,
-            )
-            for partition, place in documents.items()
-        }  # fmt: skip
         for group, text in (("sign", Note.metadata), (NOTES, Note.text)):
-            signed = {
-                documents[partition]: (to, text(notes[documents[partition]])) for partition, to in positions.items()
-            }
+            signed = {place: (to, text(note)) for place, (to, note) in marks.items()}
             await commit_alone(self._client, topics.group(group), signed)
-        forwarded = {documents[partition]: (to, "") for partition, to in positions.items()}
+        forwarded = {place: (to, "") for place, (to, _) in marks.items()}
         forwarded |= {place: (end, "") for place, end in ends.items()}
         await commit_alone(self._client, topics.group("forward"), forwarded)
         await mark(self._client, self._new, Pause())

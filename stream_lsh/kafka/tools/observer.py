@@ -206,13 +206,13 @@ class Observer:
 
     async def _kept(self) -> dict[str, float | None]:
         """How long records are kept, in seconds; None: for ever."""
-        configs = await configs_of(self._client, list(self._names.values()))
+        topics = {attribute: (name,) for attribute, name in self._names.items()} | {"documents": self._topics.sources}
+        configs = await configs_of(self._client, [name for names in topics.values() for name in names])
         found: dict[str, float | None] = {}
-        for attribute, name in self._names.items():
-            config = configs.get(name, {})
-            kept = int(config.get("retention.ms", -1))
-            deleted = "delete" in config.get("cleanup.policy", "delete")
-            found[attribute] = kept / 1000 if kept >= 0 and deleted else None
+        for attribute, names in topics.items():
+            given = [configs.get(name, {}) for name in names]
+            kept = [int(c.get("retention.ms", -1)) for c in given if "delete" in c.get("cleanup.policy", "delete")]
+            found[attribute] = min((ms / 1000 for ms in kept if ms >= 0), default=None)
         return found
 
     async def _answers(self, groups: Mapping[str, Group]) -> list[Answer] | None:

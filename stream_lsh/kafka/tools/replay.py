@@ -206,8 +206,8 @@ async def replay(
                         records = await _next(consumer, place, ends[place])
                         documents = {
                             (topic, place.partition): rows
-                            for topic, found_there in counts.by_topic(records, topics.sources).items()
-                            if (rows := counts.chosen(found_there, wanted, reached))
+                            for topic, letters in counts.by_topic(records, topics.sources).items()
+                            if (rows := counts.chosen(letters, wanted, reached))
                         }
                         # The consumer may be past the end: what follows is left for the next replay.
                         reached = reached.after(wanted, min(await consumer.position(place), ends[place]))
