@@ -236,8 +236,6 @@ def _pipeline(context: click.Context, tokens: Tokens | None, limits: Limits) -> 
     from stream_lsh.serve.pipeline.service import PipelineService
 
     settings = load_settings(context, KafkaSettings)
-    if settings.documents or settings.id_prefix:
-        raise UsageError("--kafka serves pipelines without id_prefix and without tables [documents.TOPIC]")
     what = f"the pipeline {settings.topic_prefix} on {settings.bootstrap_servers}"
     return what, lambda failed: PipelineService(
         settings, tokens=tokens, limits=limits, failed=failed, folder=context.params["folder"]

@@ -352,6 +352,12 @@ class KafkaSettings(Settings):
             )
         return self.by_topic[self.documents_topic or next(iter(self.by_topic))]
 
+    def prefixed(self, id: bytes) -> bytes:
+        """An id (JSON text) with `id_prefix`. An integer becomes a text by it."""
+        if not self.id_prefix or id == b"null":
+            return id
+        return b'"%b%b"' % (self.id_prefix.encode(), id[1:-1] if id[:1] == b'"' else id)
+
     def of_id(self, id: bytes) -> tuple[KafkaSettings, bytes]:
         """The settings of the topic that an id (JSON text) is from by its prefix, and the id as the document has it."""
         for topic in sorted(self.by_topic.values(), key=lambda topic: -len(topic.id_prefix)):

@@ -337,3 +337,27 @@ def test_what_it_needs(broker: Any, prefix: str, tmp_path: Path) -> None:
             check = service.client.post("/v1/check", headers=JSON, content=json.dumps(stories(1)[0]))
             assert check.status_code == 409 and "--index DIR" in check.json()["detail"]
         assert "signed with other settings" in refused("--threshold", "0.5", "--groups", "--source-field", "outlet")
+
+
+def test_service_of_several_documents_topics_writes_to_one(broker: Any, prefix: str, tmp_path: Path) -> None:
+    news, wire = f"{prefix}.a", f"{prefix}.b"
+    tables = {
+        news: {"id_prefix": "n."},
+        wire: {"id_field": "key", "text_field": "body", "deleted_field": "gone", "id_prefix": "w."},
+    }
+    first, second = stories(2)
+    feed = tmp_path / "feed.jsonl"
+    feed.write_text(json.dumps(first) + "\n")
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN, on_conflict="update", documents=tables) as pipeline:
+        config = str(pipeline.worker().config)
+        assert "name one with --documents-topic" in run("serve", "--kafka", "--config", config, code=2).output
+        with serving(pipeline, "--documents-topic", wire) as service:
+            run("kafka", "produce", str(feed), "--config", config, "--documents-topic", news)
+            found = answered(lambda: service.client.get("/v1/documents/n.d0", params={"text": True}), 200).json()
+            assert (found["text"], found["source"]["topic"]) == (first["text"], news)
+            said = post(service, {"key": "d0", "body": first["text"], "at": NOW + 5}).json()
+            assert (said["id"], said["kind"], said["duplicate_of"]) == ("w.d0", "exact_duplicate", "n.d0")
+            assert said["source"]["topic"] == wire
+            assert service.client.delete("/v1/documents/n.d0").status_code == 422
+            assert service.client.delete("/v1/documents/w.d0").json()["id"] == "w.d0"
+            assert post(service, {"key": "d1", "body": second["text"], "at": NOW}).json()["kind"] == "unique"

@@ -46,7 +46,7 @@ def columns_of(
         columns = _objects(records, values, rejected, settings, schemas)
     if settings.key_is_id is not None:
         columns = _with_tombstones(columns, records, settings.key_is_id, left_out)
-    return _prefixed(columns, settings.id_prefix.encode()) if settings.id_prefix else columns
+    return prefixed(columns, settings)
 
 
 def _with_tombstones(
@@ -64,9 +64,11 @@ def _with_tombstones(
     return replace(columns, deleted=sorted(deleted))
 
 
-def _prefixed(columns: Columns, prefix: bytes) -> Columns:
-    """The documents with a prefix before each id. An integer becomes a text by it."""
-    ids = [id if id == b"null" else b'"%b%b"' % (prefix, id[1:-1] if id[:1] == b'"' else id) for id in columns.ids]
+def prefixed(columns: Columns, settings: KafkaSettings) -> Columns:
+    """The documents with `id_prefix` before each id."""
+    if not settings.id_prefix:
+        return columns
+    ids = [settings.prefixed(id) for id in columns.ids]
     why = Rejection("id_too_long", f"the id has more than {MAX_ID_BYTES} bytes as JSON with its id_prefix")
     long = {i: why for i, id in enumerate(ids) if len(id) > MAX_ID_BYTES}
     return replace(columns, ids=[b"null" if i in long else id for i, id in enumerate(ids)]).rejecting(long)
