@@ -311,12 +311,14 @@ class KafkaSettings(Settings):
         """Whether the records of the documents topic are documents, not events."""
         return self.envelope is None and self.document_format != "registry"
 
-    @cached_property
+    @property
     def by_topic(self) -> dict[str, KafkaSettings]:
         """The settings of each documents topic, as those of a pipeline that has only this one; in the order that
         numbers the topics."""
-        if not self.documents:
-            return {self.documents_topic or f"{self.topic_prefix}.documents": self}
+        return self._of_tables or {self.documents_topic or f"{self.topic_prefix}.documents": self}
+
+    @cached_property
+    def _of_tables(self) -> dict[str, KafkaSettings]:
         given = {name: getattr(self, name) for name in self.model_fields_set - {"documents", "documents_topic"}}
         return {topic: self._of_topic(topic, table, given) for topic, table in self.documents.items()}
 

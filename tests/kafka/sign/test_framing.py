@@ -15,8 +15,8 @@ from support.poison import WORDS, poison
 from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
-from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Signed
 from stream_lsh.kafka.sign.pending import Pending
