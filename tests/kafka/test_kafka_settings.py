@@ -9,6 +9,7 @@ from support.kafka.measures import FIELDS, SETTINGS
 from stream_lsh.cli.options import KAFKA_SETTINGS, PROPERTIES
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import MAX_FUTURE, KafkaSettings
+from stream_lsh.kafka.tools.delete import line_of
 from stream_lsh.settings.errors import is_secret
 from stream_lsh.settings.model import Settings
 
@@ -269,6 +270,8 @@ def test_a_documents_topic_has_the_settings_of_its_table(tmp_path: Path) -> None
     assert KafkaSettings.load(file, documents_topic="crawl").one_topic == crawl
     with pytest.raises(UsageError, match="topics news, crawl: name one with --documents-topic"):
         _ = settings.one_topic
+    line = line_of(KafkaSettings(deleted_field="gone", id_prefix="crawl:", on_conflict="update"), "crawl:7", 1)
+    assert (line.key, line.value) == (b"7", b'{"id":"7","gone":true}')
     assert settings.of_id(b'"crawl:7"') == (crawl, b'"7"')
     assert settings.of_id(b"7") == (news, b"7")
 

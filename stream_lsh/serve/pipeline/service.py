@@ -246,22 +246,9 @@ class PipelineService(Interface):
     def _deletions(self, ids: Sequence[str | int]) -> list[Line | Rejection]:
         check(self._one)
         try:
-            return [line_of(self._one, self._bare(id), number) for number, id in enumerate(ids, 1)]
+            return [line_of(self._one, id, number) for number, id in enumerate(ids, 1)]
         except UsageError as error:
             raise Problem(422, str(error), field="id") from None
-
-    def _bare(self, id: str | int) -> str | int:
-        """An id without the prefix of the topic that it writes to. Raises UsageError for an id of another topic."""
-        if not self._one.id_prefix and not self.settings.documents:
-            return id
-        try:
-            topic, bare = self.settings.of_id(id_text(id))
-        except Refused as refused:
-            raise UsageError(refused.detail) from None
-        if topic is not self._one:
-            raise UsageError(f"{id} is no id of {self._topic}, the documents topic that this service writes to")
-        found: str | int = json.loads(bare)
-        return found
 
     async def _answers(
         self, records: Sequence[Line | Rejection], end: float, deletions: bool, trace: Headers
