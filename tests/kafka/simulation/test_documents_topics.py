@@ -66,6 +66,7 @@ def as_one(records: list[Record], numbers: dict[int, int] | None = None) -> list
     found = []
     for record in records:
         value, headers = plainly(record.value), dict(record.headers)
+        headers |= {name: plainly(said) for name, said in headers.items() if name == "detail"}
         number = record.partition
         if numbers is not None and record.timestamp is not None:
             number = numbers[record.timestamp]
@@ -89,6 +90,7 @@ def check_as_one(pipeline: Pipeline) -> None:
         [replace(record, value=plainly(record.value)) for record in documents],
         as_one(pipeline.records("verdicts")), as_one(pipeline.records("pairs")),
         as_one(pipeline.records("unique"), numbers), as_one(pipeline.records("dead_letters"), numbers),
+        pipeline.records("groups"),
     )  # fmt: skip
     settings = pipeline.settings.by_topic["news"]
     recorded = order(settings, (record for record in pipeline.records("frames") if record.partition == 0))
@@ -106,12 +108,13 @@ async def with_topics(world: World, cluster: Cluster, **given: Any) -> Pipeline:
 
 @pytest.mark.long
 @pytest.mark.limit(1800)
-@simulated(seeds=3, most=20)
+@simulated(seeds=2, most=20)
 async def test_workers_that_are_killed_say_what_the_embedded_engine_says_of_one_topic(
     world: World, cluster: Cluster
 ) -> None:
     """Meanwhile one of the topics gets a partition, whose number the other one has already."""
-    pipeline = await with_topics(world, cluster, shards=world.chance.choice([1, 3]), decision_lag=1000)
+    window = {"window": "10m", "time_field": "ts", "groups": True} if world.seed % 2 else {}
+    pipeline = await with_topics(world, cluster, shards=world.chance.choice([1, 3]), decision_lag=1000, **window)
     workers = [pipeline.start(), pipeline.start()]
 
     async def feed() -> None:
