@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from stream_lsh.index.segments.window import slot_of
 from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
-from stream_lsh.wire.source import TOPIC_BITS, output_of
+from stream_lsh.wire.source import place_of, source_of
 
 FOREVER = -1
 HOUR_MS = 3_600_000
@@ -95,7 +95,7 @@ class Topics:
 
     def place(self, source: int) -> tuple[str, int]:
         """Topic and partition of a source partition."""
-        return self.sources[source >> TOPIC_BITS], output_of(source)
+        return place_of(self.sources, source)
 
     def where(self, source: int) -> str:
         """A source partition, for messages."""
@@ -104,7 +104,7 @@ class Topics:
 
     def number(self, topic: str, partition: int) -> int:
         """The number of a source partition: of the first topic that of the partition."""
-        return self.sources.index(topic) << TOPIC_BITS | partition
+        return source_of(self.sources, topic, partition)
 
     def numbered(self, found: Mapping[str, Mapping[int, Found]]) -> dict[int, Found]:
         """What was found by topic and partition, by source partition. What is of no documents topic is left out."""

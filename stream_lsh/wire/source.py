@@ -45,6 +45,16 @@ class Record(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
+def source_of(topics: Sequence[str], topic: str, partition: int) -> int:
+    """The number of a source partition, by the documents topics in their order."""
+    return topics.index(topic) << TOPIC_BITS | partition
+
+
+def place_of(topics: Sequence[str], source: int) -> tuple[str, int]:
+    """Topic and partition of a source partition."""
+    return topics[source >> TOPIC_BITS], output_of(source)
+
+
 def output_of(source: int) -> int:
     """The partition in which the outputs of a source partition are."""
     return source & ((1 << TOPIC_BITS) - 1)

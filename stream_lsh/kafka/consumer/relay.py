@@ -21,7 +21,7 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.parts import adjoin
-from stream_lsh.wire.source import TOPIC_BITS, output_of
+from stream_lsh.wire.source import TOPIC_BITS, output_of, place_of, source_of
 
 POLL_SECONDS = 0.2
 COMMIT_SECONDS, LOOK_SECONDS = 0.5, 1.0  # between two commits, and between two measurements of the lag
@@ -184,11 +184,11 @@ class Relay:
 
     def place(self, partition: int) -> TopicPartition:
         """The partition with a number."""
-        return TopicPartition(self._sources[partition >> TOPIC_BITS], output_of(partition))
+        return TopicPartition(*place_of(self._sources, partition))
 
     def number(self, place: TopicPartition) -> int:
         """The number of a partition."""
-        return self._sources.index(place.topic) << TOPIC_BITS | int(place.partition)
+        return source_of(self._sources, *place)
 
     def label(self, partition: int) -> int | str:
         """A partition as metrics name it: of several sources with its topic."""

@@ -10,7 +10,6 @@ from operator import itemgetter
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import NO_TIME, Rejection
 from stream_lsh.documents.fields import plain
@@ -79,7 +78,9 @@ class Records:
         rows = np.arange(n) if accepted is None else np.flatnonzero(accepted)
         counted = rows.tolist()
         judgement, found = _judged(replies, source.ids, settings.max_matches)
-        places = _places(topics, source.partitions, source.offsets)
+        numbered = zip(source.partitions.tolist(), source.offsets.tolist(), strict=True)
+        encoded = [name.encode() for name in topics.sources]
+        places = [(encoded[number >> TOPIC_BITS], output_of(number), offset) for number, offset in numbered]
         partitions = [partition for _, partition, _ in places]
         ends = [b',"source":{"topic":"%b","partition":%d,"offset":%d}' % place for place in places]
         detected = b',"detected_at":%d' % source.signed_at
@@ -141,15 +142,6 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
         i: b',"reason":%b,"detail":%b' % (orjson.dumps(rejection.reason), orjson.dumps(rejection.detail))
         for i, rejection in reasons(judgement, rejected).items()
     }
-
-
-def _places(
-    topics: Topics, partitions: NDArray[np.int32], offsets: NDArray[np.int64]
-) -> list[tuple[bytes, int, int]]:  # fmt: skip
-    """Topic, partition and offset of each document."""
-    names = [name.encode() for name in topics.sources]
-    numbers = zip(partitions.tolist(), offsets.tolist(), strict=True)
-    return [(names[source >> TOPIC_BITS], output_of(source), offset) for source, offset in numbers]
 
 
 def _tombstones(judgement: Judgement, replies: Sequence[Reply], topics: Topics) -> dict[int, bytes]:
