@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.options import KAFKA_SECTIONS, KAFKA_SETTINGS, PROPERTIES, SECTIONS, SETTINGS
 from stream_lsh.families.measure import MEASURE_SETTINGS, MEASURES, unused
-from stream_lsh.kafka.settings import ACCEPTED, KafkaSettings
+from stream_lsh.kafka.settings import ACCEPTED, OF_TOPIC, KafkaSettings
 from stream_lsh.settings.errors import allowed, choices_of, is_flag, is_list, is_secret
 from stream_lsh.settings.model import ANSWERS, Settings
 from stream_lsh.settings.sources import PREFIX
@@ -66,8 +66,8 @@ GROUPED = (
     ("Index", tuple(name for name in SECTIONS["Index"] if name != "max_bucket_rows")),
 )
 KAFKA_GROUPED = (
-    ("Topics", ("topic_prefix", "documents_topic", *KAFKA_SECTIONS["Topics"])),
-    ("Records", ("document_format", "key_is_id", "partitioner", "trace_headers")),
+    ("Topics", ("topic_prefix", "documents_topic", "documents", *KAFKA_SECTIONS["Topics"])),
+    ("Records", ("document_format", "key_is_id", "id_prefix", "partitioner", "trace_headers")),
     ("Schema Registry", ("registry_url", "registry_username", "registry_password", "registry_cafile")),
     ("CloudEvents", ("cloudevents_source", "cloudevents_schemas")),
     ("Frames", ("linger_ms", "frame_documents", "frame_bytes", "record_bytes")),
@@ -102,6 +102,8 @@ WHEN = {
     "document_format": "for a `topic_prefix`",
     "partitioner": "for a `topic_prefix`",
     "documents_topic": "for a `topic_prefix`",
+    "documents": "for a `topic_prefix`; topics may be added behind the last one",
+    "id_prefix": "for a `topic_prefix`",
 }
 ALSO = (
     "envelope",
@@ -141,6 +143,11 @@ MORE = {
     "key_is_id": 'It needs `on_conflict = "update"`.',
     "partitioner": "All producers of the documents topic need the same: "
     "[Choose keys](../how-to/connect-your-topic.md#choose-keys).",
+    "documents_topic": "With several topics it names the one that `produce` and `delete` write to.",
+    "documents": "[Several topics](../how-to/connect-your-topic.md#several-topics). A table has "
+    + ", ".join(f"`{name}`" for name in OF_TOPIC)
+    + ".",
+    "id_prefix": "It makes the ids of several topics different. An integer becomes a text.",
     "accept_deleted_records": "[Lost records](errors.md#lost-records) says what is lost.",
     "accept_lost_position": "[Lost records](errors.md#lost-records) says when to use it.",
     "accept_trimmed_changelog": "[Shards and data folders](errors.md#shards-and-data-folders) says what is lost.",
@@ -170,7 +177,7 @@ def default_of(name: str, field: FieldInfo) -> str:
     if name in DEFAULTS:
         return DEFAULTS[name]
     value = field.default
-    if value is None or value == ():
+    if value in (None, (), {}, ""):
         text = field.description or ""
         return text.rpartition("(default: ")[2].removesuffix(")") if "(default: " in text else "none"
     if isinstance(value, bool):
@@ -224,7 +231,9 @@ def entry(name: str, field: FieldInfo) -> str:
         "Default": prose(default_of(name, field)),
         "Values": values_of(field),
         "Measures": ", ".join(f"`{measure}`" for measure in measures) if len(measures) < len(MEASURES) else "",
-        "Set by": ", ".join(filter(None, (option_of(name, field), f"`{PREFIX}{name.upper()}`"))),
+        "Set by": "the file"
+        if name == "documents"
+        else ", ".join(filter(None, (option_of(name, field), f"`{PREFIX}{name.upper()}`"))),
         "Fixed": fixed(name),
     }
     lines = "\n".join(f"- {title}: {text}" for title, text in facts.items() if text)

@@ -71,7 +71,7 @@ OF_TOPICS = ("partitions", "replication_factor", "unique_timestamps")
 KAFKA_SECTIONS = {
     KAFKA: ("bootstrap_servers", "topic_prefix", "documents_topic"),
     TOPICS: (*OF_TOPICS, "retention_hours", "allow_weak_topics"),
-    RECORDS: ("document_format", "key_is_id", "partitioner"),
+    RECORDS: ("document_format", "key_is_id", "id_prefix", "partitioner"),
     FOLDING: ("groups", "alerts"),
     LOSSES: ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog"),
     WORKER: ("data_folder", "instance", "standbys", "http_port"),
@@ -112,7 +112,7 @@ METAVARS = {
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
     "max_future": "DURATION", "match_within": "FIELD", "rank_order": "VALUE",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "data_folder": "DIR",
-    "instance": "NAME", "alerts": "FILE", "allow_weak_topics": "SETTING",
+    "instance": "NAME", "id_prefix": "TEXT", "alerts": "FILE", "allow_weak_topics": "SETTING",
     **dict.fromkeys(KAFKA_SECTIONS[LOSSES], "TOPIC:PARTITION:OFFSET"),
 }  # fmt: skip
 

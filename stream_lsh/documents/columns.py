@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +141,26 @@ class Columns:
             {i - begin: why for i, why in self.rejected.items() if begin <= i < end}, self.sources[begin:end],
             self.scopes[begin:end], [i - begin for i in self.deleted if begin <= i < end],
             [i - begin for i in self.stamped if begin <= i < end], self.ranks[begin:end],
+        )  # fmt: skip
+
+    @classmethod
+    def chained(cls, parts: Sequence[Columns]) -> Columns:
+        """The documents of parts that were read with the same optional columns, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        places = [*accumulate(map(len, parts), initial=0)]
+        ends = [*accumulate([len(part.texts) for part in parts], initial=0)]
+        numbered = list(zip(places, parts, strict=False))
+        scopes = [list(part.scopes) for part in parts]
+        return cls(
+            list(chain.from_iterable(part.ids for part in parts)), b"".join(part.texts for part in parts),
+            np.concatenate([part.ends + end for end, part in zip(ends, parts, strict=False)]),
+            np.concatenate([part.times for part in parts]),
+            {place + i: why for place, part in numbered for i, why in part.rejected.items()},
+            list(chain.from_iterable(part.sources for part in parts)), list(chain.from_iterable(scopes)),
+            [place + i for place, part in numbered for i in part.deleted],
+            [place + i for place, part in numbered for i in part.stamped],
+            np.concatenate([part.ranks for part in parts]),
         )  # fmt: skip
 
     def code_points(self) -> NDArray[np.int64]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from stream_lsh.index.segments.window import slot_of
 from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
+from stream_lsh.wire.source import place_of, source_of
 
 FOREVER = -1
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
@@ -48,14 +50,21 @@ SHARDED = ("frames", "changelog")
 SINGLE = ("state", "signatures", "matches", "decisions", "memberships", "groups", "alerts", "group_changelog")
 """Topics with one partition, because their records have one total order."""
 TIMESTAMPS = "message.timestamp.type"
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The names of all topics. Consumer groups and transactional ids begin with the same prefix."""
+    """The names of all topics. Consumer groups and transactional ids begin with the same prefix.
+
+    Attributes:
+        documents: the first of the documents topics.
+        sources: the documents topics, in the order that numbers them.
+    """
 
     prefix: str
     documents: str
+    sources: tuple[str, ...]
     verdicts: str
     pairs: str
     unique: str
@@ -76,7 +85,34 @@ class Topics:
         """The names that these settings give."""
         prefix = settings.topic_prefix
         own = {attribute: f"{prefix}.{name}" for attribute, name in OWN_TOPICS.items()}
-        return cls(prefix=prefix, documents=settings.documents_topic or f"{prefix}.documents", **own)
+        sources = tuple(settings.by_topic)
+        return cls(prefix=prefix, documents=sources[0], sources=sources, **own)
+
+    @property
+    def listed(self) -> str:
+        """The documents topics, as messages and commits name them."""
+        return ",".join(self.sources)
+
+    def place(self, source: int) -> tuple[str, int]:
+        """Topic and partition of a source partition."""
+        return place_of(self.sources, source)
+
+    def where(self, source: int) -> str:
+        """A source partition, for messages."""
+        topic, partition = self.place(source)
+        return f"{topic}, partition {partition}"
+
+    def number(self, topic: str, partition: int) -> int:
+        """The number of a source partition: of the first topic that of the partition."""
+        return source_of(self.sources, topic, partition)
+
+    def numbered(self, found: Mapping[str, Mapping[int, Found]]) -> dict[int, Found]:
+        """What was found by topic and partition, by source partition. What is of no documents topic is left out."""
+        return {
+            self.number(topic, partition): value
+            for topic in self.sources
+            for partition, value in found.get(topic, {}).items()
+        }
 
     def group(self, role: str) -> str:
         """The consumer group of a role."""
@@ -174,8 +210,8 @@ def wanted(
     """The configuration of all topics under these settings, documents first.
 
     Args:
-        partitions: number of partitions of the existing documents topic. None: settings.partitions.
-        document_bytes: max.message.bytes of that topic, if it is larger than the settings require.
+        partitions: the most partitions of an existing documents topic. None: settings.partitions.
+        document_bytes: the largest max.message.bytes of these, if it is larger than the settings require.
     """
     topics = Topics.of(settings)
     count = partitions or settings.partitions
@@ -192,7 +228,7 @@ def wanted(
     unique = original if settings.unique_timestamps == "CreateTime" else arrival
     decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
-        TopicSpec(topics.documents, count, "delete", kept, largest),
+        *(TopicSpec(name, count, "delete", kept, largest) for name in topics.sources),
         TopicSpec(topics.verdicts, count, "delete", kept, said, arrival),
         TopicSpec(topics.pairs, count, "delete", kept, KAFKA_BYTES, arrival),
         TopicSpec(topics.unique, count, "delete", kept, copied, unique),

@@ -14,6 +14,8 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from stream_lsh.documents.fields import LINE_ID
+from stream_lsh.errors import UsageError
+from stream_lsh.settings.errors import unknown
 from stream_lsh.settings.model import Settings
 
 ROLES = ("sign", "sequence", "match", "judge", "forward")
@@ -43,9 +45,17 @@ MAX_FUTURE = "10m"
 ACCEPTED = ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog")
 """The settings with which an operator accepts a loss. Each names the place of the loss, so it is of no effect later."""
 
+OF_TOPIC = (
+    "document_format", "key_is_id", "id_prefix", "envelope", "id_field", "text_field", "time_field", "deleted_field",
+    "source_field",
+)  # fmt: skip
+"""The settings that each of several documents topics may have for itself."""
+IN_ALL = ("time_field", "source_field")
+"""Those of them that either all topics have, or none."""
+
 SHARED = frozenset(Settings.model_fields) - {"cache_bytes"} | {
-    "documents_topic", "partitions", "retention_hours", "erase_hours", "allow_weak_topics", "key_is_id", "partitioner",
-    "groups", "http_port",
+    "documents_topic", "documents", "id_prefix", "partitions", "retention_hours", "erase_hours", "allow_weak_topics",
+    "key_is_id", "partitioner", "groups", "http_port",
     "frame_documents",  # because decision_lag depends on it
 }  # fmt: skip
 """The settings of the pipeline as a whole, which commands take from its topic `state` where they are not given."""
@@ -63,6 +73,7 @@ _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
 _REGISTRY = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _USER, _TOKEN = ("sasl_username", "sasl_password"), ("sasl_oauth_token_file",)
 _BY_USER = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_REGISTRY_SETTINGS = ("registry_url", "registry_username", "registry_password", "registry_cafile")
 _SSL = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
 
 
@@ -76,6 +87,15 @@ class KafkaSettings(Settings):
         default="stream-lsh", description="first part of the names of topics, consumer groups and transactional ids"
     )
     documents_topic: str | None = Field(default=None, description="topic of the documents (default: PREFIX.documents)")
+    documents: dict[str, dict[str, Any]] = Field(
+        default={},
+        description="several documents topics: a TOML table for each, with the settings that differ there "
+        "(default: one topic)",
+    )
+    id_prefix: str = Field(
+        default="", pattern=r"^[A-Za-z0-9._:/-]{0,250}$",
+        description="text before each id of a documents topic (default: none; of several topics TOPIC:)",
+    )  # fmt: skip
     partitions: int = Field(
         default=4, ge=1, le=4096, description="partitions of a documents topic that `topics create` makes"
     )
@@ -289,6 +309,65 @@ class KafkaSettings(Settings):
         return self.envelope is None and self.document_format != "registry"
 
     @property
+    def by_topic(self) -> dict[str, KafkaSettings]:
+        """The settings of each documents topic, as those of a pipeline that has only this one; in the order that
+        numbers the topics."""
+        return self._of_tables or {self.documents_topic or f"{self.topic_prefix}.documents": self}
+
+    @cached_property
+    def _of_tables(self) -> dict[str, KafkaSettings]:
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"documents", "documents_topic"}}
+        return {topic: self._of_topic(topic, table, given) for topic, table in self.documents.items()}
+
+    def _of_topic(self, topic: str, table: Mapping[str, Any], given: Mapping[str, Any]) -> KafkaSettings:
+        for name in table.keys() - {*OF_TOPIC}:
+            raise ValueError(f"[documents.{topic}]: {unknown(name, OF_TOPIC, None, 'setting of one topic')}")
+        values = {"id_prefix": f"{topic}:", **given, **table, "documents_topic": topic}
+        if values.get("id_field") == LINE_ID and "id_prefix" not in table:
+            del values["id_prefix"]
+        if values.get("document_format") != "registry":
+            values = {name: value for name, value in values.items() if name not in _REGISTRY_SETTINGS}
+        try:
+            found = KafkaSettings(**values)
+        except UsageError as error:
+            raise ValueError(f"[documents.{topic}]: {error}") from None
+        for name in IN_ALL:
+            if (getattr(found, name) is None) != (getattr(self, name) is None):
+                raise ValueError(
+                    f"[documents.{topic}]: {name} is set, and not for the pipeline: set it above the tables, too"
+                )
+        return found
+
+    @property
+    def one_topic(self) -> KafkaSettings:
+        """The settings of the documents topic that a command writes to.
+
+        Raises:
+            UsageError: there are several, and documents_topic names none of them.
+        """
+        if self.documents_topic is None and len(self.by_topic) > 1:
+            raise UsageError(
+                f"the pipeline has the documents topics {', '.join(self.by_topic)}: name one with --documents-topic"
+            )
+        return self.by_topic[self.documents_topic or next(iter(self.by_topic))]
+
+    def prefixed(self, id: bytes) -> bytes:
+        """An id (JSON text) with `id_prefix`. An integer becomes a text by it."""
+        if not self.id_prefix or id == b"null":
+            return id
+        return b'"%b%b"' % (self.id_prefix.encode(), id[1:-1] if id[:1] == b'"' else id)
+
+    def of_id(self, id: bytes) -> tuple[KafkaSettings, bytes]:
+        """The settings of the topic that an id (JSON text) is from by its prefix, and the id as the document has it."""
+        for topic in sorted(self.by_topic.values(), key=lambda topic: -len(topic.id_prefix)):
+            prefix = topic.id_prefix
+            if not prefix:
+                return topic, id
+            if id.startswith(b'"%b' % prefix.encode()):
+                return topic, b'"' + id[1 + len(prefix) :]
+        return self, id
+
+    @property
     def keeps_time(self) -> bool:
         """Whether stream time counts for the index, or for groups and alerts."""
         return self.window is not None or self.groups
@@ -303,10 +382,13 @@ class KafkaSettings(Settings):
         """As the engine's; what fixes the groups, for they are kept from the beginning on or not at all; and which
         records delete, if some do by their key."""
         groups = {"groups": True, "source_field": self.source_field} if self.groups else {}
-        return super().answers | groups | ({} if self.key_is_id is None else {"key_is_id": self.key_is_id})
+        own = {name: value for name in ("key_is_id", "id_prefix") if (value := getattr(self, name))}
+        return super().answers | groups | own
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return {"groups": False, "source_field": None, "key_is_id": None} | super()._with_defaults(stored)
+        return {"groups": False, "source_field": None, "key_is_id": None, "id_prefix": ""} | super()._with_defaults(
+            stored
+        )
 
     @model_validator(mode="after")
     def _possible(self) -> KafkaSettings:
@@ -351,6 +433,13 @@ class KafkaSettings(Settings):
             raise ValueError("a topic's name has up to 249 letters, digits, dots, underscores and hyphens")
         return value
 
+    @field_validator("documents", mode="before")
+    @classmethod
+    def _tables(cls, value: object) -> object:
+        if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+            raise ValueError("give a table [documents.TOPIC] for each topic in the settings file")
+        return value
+
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
         if self.key_is_id is not None and not self.updates:
@@ -379,9 +468,9 @@ class KafkaSettings(Settings):
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "
                         "no fields"
                     )
-        registry = ("registry_url", "registry_username", "registry_password", "registry_cafile")
         if self.document_format != "registry":
-            self._unused(registry, "document_format", "registry")
+            if all(table.get("document_format") != "registry" for table in self.documents.values()):
+                self._unused(_REGISTRY_SETTINGS, "document_format", "registry")
         elif self.registry_url is None:
             raise ValueError("document_format = 'registry' needs registry_url")
         elif not _REGISTRY.fullmatch(self.registry_url):  # not quoted: it may have a password
@@ -399,6 +488,14 @@ class KafkaSettings(Settings):
                 f"documents_topic = {self.documents_topic!r} is a topic that the pipeline writes itself; "
                 "give another one, or another topic_prefix"
             )
+        if self.documents and self.documents_topic not in (None, *self.documents):
+            raise ValueError(
+                f"documents_topic = {self.documents_topic!r} has no table [documents.{self.documents_topic}], and "
+                f"{', '.join(self.documents)} have one: name one of these, or leave documents_topic out"
+            )
+        if self.documents and self.id_prefix:
+            raise ValueError("id_prefix: with several documents topics each has its own: set it in their tables")
+        assert self.by_topic, "a topic whose settings are impossible raises"
         return self
 
     @model_validator(mode="after")

@@ -63,8 +63,8 @@ def _user(settings: KafkaSettings, labels: Mapping[str, str]) -> dict[str, Any]:
         _acl("transactionalId", own, "prefix", "Write", "Describe"),
         {"resource": {"type": "cluster"}, "operations": ["Describe", "DescribeConfigs"]},
     ]
-    if not topics.documents.startswith(own):
-        acls.insert(1, _acl("topic", topics.documents, "literal", "Read", "Write", "Describe", "DescribeConfigs"))
+    rights = "Read", "Write", "Describe", "DescribeConfigs"
+    acls[1:1] = [_acl("topic", name, "literal", *rights) for name in topics.sources if not name.startswith(own)]
     return {
         "apiVersion": API,
         "kind": "KafkaUser",

@@ -67,6 +67,8 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
     """
     topics = Topics.of(settings)
     needed = {getattr(topics, attribute) for role in roles for attribute in NEEDS[role]}
+    if topics.documents in needed:
+        needed |= {*topics.sources}
     async with admin(settings) as client:
         found = {state.wanted.name: state for state in await states(client, settings)}
     needed &= found.keys()
@@ -150,16 +152,16 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
     elif name in {getattr(topics, attribute) for attribute in LIKE_DOCUMENTS}:
         said = f"the topic {name} has {state.partitions} partitions and"
         if state.partitions > wants:
-            found.append(f"{said} {topics.documents} {wants}; add partitions to {topics.documents}")
+            found.append(f"{said} {topics.listed} {wants}; add partitions to {topics.documents}")
         elif state.partitions < judged:
             found.append(
                 f"{said} {topics.verdicts} {judged}; `stream-lsh kafka topics create` adds those that are missing"
             )
     limit = state.configs.get("max.message.bytes")
-    if name != topics.documents and limit is not None and int(limit) < state.wanted.max_message_bytes:
+    if name not in topics.sources and limit is not None and int(limit) < state.wanted.max_message_bytes:
         least = state.wanted.max_message_bytes
         copied = name in (topics.unique, topics.dead_letters)
-        why = f", so that it takes what {topics.documents} takes, with some headers more" if copied else ""
+        why = f", so that it takes what {topics.listed} takes, with some headers more" if copied else ""
         found.append(f"the topic {name} has max.message.bytes = {limit}, which is too small; set it to {least}{why}")
     stamps = state.configs.get(TIMESTAMPS, "LogAppendTime")
     if name == topics.signatures and stamps != "LogAppendTime":
@@ -174,16 +176,17 @@ async def states(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[T
     """The state of all topics, each with its required configuration."""
     names = [spec.name for spec in wanted(settings)]
     found = await _describe(client, names)
-    documents = found.get(names[0])
-    specs = wanted(settings)
-    if documents is not None:
-        size = documents.configs.get("max.message.bytes")
-        specs = [specs[0], *wanted(settings, documents.partitions, int(size) if size else None)[1:]]
+    topics, specs = Topics.of(settings), wanted(settings)
+    sources = len(topics.sources)
+    if documents := [found[name] for name in topics.sources if name in found]:
+        sizes = [int(size) for topic in documents if (size := topic.configs.get("max.message.bytes"))]
+        most = max(topic.partitions for topic in documents)
+        specs = specs[:sources] + wanted(settings, most, max(sizes, default=None))[sources:]
     nothing = _Found(0, 0, {})
     result = []
     for spec in specs:
         topic = found.get(spec.name, nothing)
-        weak = tuple(weaknesses(Topics.of(settings), spec, topic.replicas, topic.configs))
+        weak = tuple(weaknesses(topics, spec, topic.replicas, topic.configs))
         differences = tuple(_differences(spec, topic, settings)) if topic.partitions else ()
         result.append(TopicState(spec, topic.partitions, topic.replicas, topic.configs, differences, weak))
     return result
@@ -199,7 +202,7 @@ def _differences(spec: TopicSpec, topic: _Found, settings: KafkaSettings) -> Ite
         # A larger size limit is no difference. The cleanup policy of documents is its owner's choice.
         if have is None or have == value or (key == "max.message.bytes" and int(have) >= int(value)):
             continue
-        if key == "cleanup.policy" and spec.name == Topics.of(settings).documents:
+        if key == "cleanup.policy" and spec.name in settings.by_topic:
             continue
         yield f"{key}: {have}, not {value}"
 
@@ -234,9 +237,8 @@ async def limits_of(client: AIOKafkaAdminClient, settings: KafkaSettings, *topic
 
 
 async def batch_limit(client: AIOKafkaAdminClient, settings: KafkaSettings, most: int = MOST_BATCH_BYTES) -> int:
-    """The size limit of a batch for the documents topic, in bytes: its max.message.bytes, and at most `most`."""
-    name = Topics.of(settings).documents
-    return min(most, (await limits_of(client, settings, name))[name])
+    """The size limit of a batch for the documents topics, in bytes: their max.message.bytes, and at most `most`."""
+    return min(most, *(await limits_of(client, settings, *settings.by_topic)).values())
 
 
 async def configs_of(

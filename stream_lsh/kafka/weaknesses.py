@@ -41,7 +41,7 @@ def weaknesses(topics: Topics, spec: TopicSpec, replicas: int, configs: Mapping[
         spec: its required configuration. configs: its settings, by Kafka's names, defaults included.
     """
     name, read, owners = spec.name, *({getattr(topics, each) for each in names} for names in (READ, OWNERS))
-    if name != topics.documents and replicas > 1 and int(configs.get(INSYNC, 2)) < 2:
+    if name not in topics.sources and replicas > 1 and int(configs.get(INSYNC, 2)) < 2:
         why = f"with {replicas} replicas, so that acknowledged records are lost with one broker"
         yield Weakness(name, INSYNC, configs[INSYNC], "2", why)
     if replicas > 1 and configs.get(UNCLEAN) == "true":
@@ -49,7 +49,7 @@ def weaknesses(topics: Topics, spec: TopicSpec, replicas: int, configs: Mapping[
         yield Weakness(name, UNCLEAN, "true", "false", why)
     policy = configs.get(POLICY, spec.cleanup_policy)
     removes = "delete" if spec.cleanup_policy == "compact" else "compact"
-    if removes in policy and name not in owners:
+    if removes in policy and name not in (*owners, *topics.sources):
         why = "by which Kafka removes records that are still needed"
         yield Weakness(name, POLICY, policy, spec.cleanup_policy, why)
     if "delete" not in spec.cleanup_policy:

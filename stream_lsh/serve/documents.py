@@ -149,7 +149,7 @@ async def add_documents(request: Request, service: Served, durable: Durable = Tr
     `Idempotency-Key` also after a later version. If documents can delete (`deleted_field`), the token needs the
     permission to delete, too.
     """
-    if service.settings.deleted_field is not None:
+    if service.documents_delete:
         check_permission(request, "delete")
     return await _judged(request, service, partial(Add, durable=durable, trace=_trace(request)))
 

@@ -219,6 +219,11 @@ class Interface(ABC):
         """The start of a listener that has all events up to a place; None = from now on."""
         return self.ring.end if place is None else place
 
+    @property
+    def documents_delete(self) -> bool:
+        """Whether a document may be a deletion."""
+        return self.settings.deleted_field is not None
+
     async def stats(self, seconds: int) -> dict[str, Any]:
         """The contents of the index and the counts of the service, the last `seconds` one by one."""
         limits, ring = self.limits, self.ring

@@ -64,7 +64,7 @@ class Pipeline:
     ) -> None:  # fmt: skip
         known = {} if settings is None else {name: getattr(settings, name) for name in settings.model_fields_set}
         self.settings = settings = KafkaSettings(**{**known, **given})
-        if settings.document_format == "registry":
+        if any(topic.document_format == "registry" for topic in settings.by_topic.values()):
             raise UsageError(
                 "document_format = 'registry' needs a Schema Registry, and a pipeline in memory has none: leave it "
                 "out, and send the documents as JSON"
@@ -89,7 +89,8 @@ class Pipeline:
                 opened.callback(self._local.close)
                 self._folding = Folding(self._local.store, settings, rules, -1)
             # As a signer begins: it commits the start of each partition before there are documents.
-            self._sign([Chunk(partition, (), 0, 0, STARTS) for partition in range(settings.partitions)], self._clock())
+            sources = [topics.number(topic, p) for topic in topics.sources for p in range(settings.partitions)]
+            self._sign([Chunk(source, (), 0, 0, STARTS) for source in sources], self._clock())
             self._open = opened.pop_all()
 
     def _replica(self, shard: int, folder: Path, opened: ExitStack) -> Replica:
@@ -117,8 +118,9 @@ class Pipeline:
         headers: Iterable[tuple[str, bytes]] = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        topic: str | None = None,
     ) -> list[Record]:
-        """Send a record to the documents topic. Returns the records that it causes.
+        """Send a record to a documents topic. Returns the records that it causes.
 
         Args:
             document: the value: a mapping is sent as JSON, a text in UTF-8, bytes as they are. None: a tombstone.
@@ -126,12 +128,17 @@ class Pipeline:
             headers: of the record.
             partition: None: the one that the `partitioner` chooses for the key, and 0 without a key.
             timestamp: of the record, in ms since 1970; None: the time of the clock.
+            topic: None: the only documents topic.
 
         Raises:
-            UsageError: the pipeline is closed, there is no such partition, or a mapping is no JSON.
+            UsageError: the pipeline is closed, there is no such topic or partition, or a mapping is no JSON.
         """
         if self._closed:
             raise UsageError("the pipeline is closed: send documents before its with statement ends")
+        known = self.topics.sources
+        if topic not in (known if topic is not None or len(known) > 1 else (None,)):
+            raise UsageError(f"topic = {topic!r}: the documents topics are {', '.join(known)}")
+        topic = topic or known[0]
         if isinstance(key, str):
             key = key.encode()
         count = self.settings.partitions
@@ -144,18 +151,18 @@ class Pipeline:
             )
         now = self._clock()
         row = key, _value_of(document), list(headers), timestamp
-        record = self._log.append(self.topics.documents, partition, row, now)
+        record = self._log.append(topic, partition, row, now)
         first = len(self._log.records)
-        records = [] if is_passed_over(record, self.settings) else [record]
-        self._sign([Chunk(partition, records, record.offset, record.offset + 1)], now)
+        records = [] if is_passed_over(record, self.settings.by_topic[topic]) else [record]
+        self._sign([Chunk(self.topics.number(topic, partition), records, record.offset, record.offset + 1)], now)
         return self._log.records[first:]
 
     # -- what is published ------------------------------------------------------------------------------------------
 
     @property
     def documents(self) -> list[Record]:
-        """The records of the documents topic: everything that was sent."""
-        return self._log.of(self.topics.documents)
+        """The records of the documents topics: everything that was sent."""
+        return list(self.consumer("documents"))
 
     @property
     def verdicts(self) -> list[Record]:
@@ -197,12 +204,12 @@ class Pipeline:
         Raises:
             UsageError: there is no such topic.
         """
-        names = {name: str(getattr(self.topics, name)) for name in READABLE}
-        names |= {name: name for name in names.values()}
+        names = {name: {str(getattr(self.topics, name))} for name in READABLE} | {"documents": {*self.topics.sources}}
+        names |= {name: {name} for found in names.values() for name in found}
         for topic in topics:
             if topic not in names:
                 raise UsageError(f"{topic!r} is no topic of the pipeline; there are {', '.join(READABLE)}")
-        return Consumer(self._log.records, frozenset(names[topic] for topic in topics))
+        return Consumer(self._log.records, frozenset().union(*(names[topic] for topic in topics)))
 
     # -- the roles --------------------------------------------------------------------------------------------------
 
@@ -231,7 +238,7 @@ class Pipeline:
 
     def _judge(self, replies: list[bytes], now: int) -> None:
         records = Records()
-        records.judge(replies, self._deciding, self.topics.documents, self.settings)
+        records.judge(replies, self._deciding, self.settings)
         for data in records.decisions:
             self._decided.add(self._decisions, Decisions.decode(data, self.settings))
             self._decisions += 1
@@ -249,11 +256,8 @@ class Pipeline:
             self._fold(membership, now)
 
     def _forward(self, verdict: Record, now: int) -> None:
-        document = self._log.last(self.topics.documents)
-        unique, letters = forwarded(
-            [Joined(document, read_verdict(verdict, self.topics.documents))],
-            json_keys=self.settings.key_is_id == "json",
-        )
+        found = read_verdict(verdict, *self.topics.sources)
+        unique, letters = forwarded([Joined(self._log.last(found.topic), found)], self.settings)
         self._publish(self.topics.unique, verdict.partition, unique, now)
         self._publish(self.topics.dead_letters, verdict.partition, letters, now)
 

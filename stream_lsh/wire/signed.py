@@ -13,11 +13,12 @@ from stream_lsh.families.family import Signs
 from stream_lsh.families.terms import scoped
 from stream_lsh.index.batch import NO_SOURCES, ShingleSets, SignedBatch, batch_of, owners
 from stream_lsh.index.rows.keys import Hashes, Keys, ends_of
-from stream_lsh.index.rows.layout import DELETION, FLAGS, PARTITION_BITS, PARTITION_MASK, SEQ
+from stream_lsh.index.rows.layout import DELETION, FLAGS, PARTITION_BITS, SEQ
 from stream_lsh.index.rows.texts import decompress
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.source import row_bits
 
 
 class TextShingles:
@@ -125,7 +126,7 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
         shingle_sets, frame.ranks.copy(), sources,
     )  # fmt: skip
     documents.words[:, SEQ] = sequenced.numbers(n)
-    documents.words[:, FLAGS] |= (source.partitions & PARTITION_MASK).astype(np.uint64) << PARTITION_BITS
+    documents.words[:, FLAGS] |= row_bits(source.partitions).astype(np.uint64) << PARTITION_BITS
     deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]
     documents.what[deleted] = DELETION
     if sequenced.log is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.documents.engine_errors import shown_id
 from stream_lsh.errors import FormatError
+from stream_lsh.index.rows.layout import PARTITION_MASK
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, split
 
 ROW_BITS = 12
 MOST_ROWS = 1 << ROW_BITS
 """Most documents of a frame: a document's number is the frame's offset << ROW_BITS | its place."""
+TOPIC_BITS = 20
+"""A source partition is numbered topic << TOPIC_BITS | partition. topic: its number among the documents topics."""
 
 Headers = list[tuple[str, bytes]]
 
@@ -42,6 +45,26 @@ class Record(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
+def source_of(topics: Sequence[str], topic: str, partition: int) -> int:
+    """The number of a source partition, by the documents topics in their order."""
+    return topics.index(topic) << TOPIC_BITS | partition
+
+
+def place_of(topics: Sequence[str], source: int) -> tuple[str, int]:
+    """Topic and partition of a source partition."""
+    return topics[source >> TOPIC_BITS], output_of(source)
+
+
+def output_of(source: int) -> int:
+    """The partition in which the outputs of a source partition are."""
+    return source & ((1 << TOPIC_BITS) - 1)
+
+
+def row_bits(sources: NDArray[np.int32]) -> NDArray[np.int64]:
+    """What a row keeps of its source partition, of 8 bits: whether an update is from another one."""
+    return (sources ^ sources >> TOPIC_BITS) & PARTITION_MASK
+
+
 def header_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
     """Bytes of a record's headers."""
     return sum([len(name) + len(value or b"") for name, value in headers])
@@ -58,7 +81,7 @@ class Source:
     """Where the n documents of a frame are from, in columns, and what their verdicts have besides matches.
 
     Attributes:
-        partitions, offsets: int32[n], int64[n], places in the documents topic.
+        partitions, offsets: int32[n], int64[n], source partitions (see TOPIC_BITS), and offsets in these.
         ids: JSON text.
         times: int64[n], event times in ms, or NO_TIME.
         signed_at: ms since 1970.
@@ -89,9 +112,9 @@ class Source:
             [self.sources[i] for i in rows] if self.sources else [],
         )  # fmt: skip
 
-    def place(self, topic: str, i: int) -> str:
-        """Where document i is, for people."""
-        return f"{topic}, partition {self.partitions[i]}, offset {self.offsets[i]}, id {shown_id(self.ids[i])}"
+    def place(self, where: Callable[[int], str], i: int) -> str:
+        """Where document i is, for people. where: says which source partition it is."""
+        return f"{where(int(self.partitions[i]))}, offset {self.offsets[i]}, id {shown_id(self.ids[i])}"
 
     @staticmethod
     def count(settings: Settings) -> int:

@@ -9,6 +9,7 @@ from support.kafka.measures import FIELDS, SETTINGS
 from stream_lsh.cli.options import KAFKA_SETTINGS, PROPERTIES
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import MAX_FUTURE, KafkaSettings
+from stream_lsh.kafka.tools.delete import line_of
 from stream_lsh.settings.errors import is_secret
 from stream_lsh.settings.model import Settings
 
@@ -24,10 +25,10 @@ def refused(**given: Any) -> str:
     return str(caught.value)
 
 
-def test_every_setting_but_the_passwords_is_an_option_or_a_property() -> None:
+def test_every_setting_but_passwords_and_tables_is_an_option_or_a_property() -> None:
     secrets = {name for name in OWN if is_secret(KafkaSettings.model_fields[name].annotation)}
     assert secrets == {"ssl_password", "sasl_password", "registry_password"}
-    assert sorted(KAFKA_SETTINGS + PROPERTIES) == sorted(set(OWN) - secrets)
+    assert sorted((*KAFKA_SETTINGS, *PROPERTIES, "documents")) == sorted(set(OWN) - secrets)  # documents: tables
     assert all(KafkaSettings.model_fields[name].description for name in OWN)
 
 
@@ -228,3 +229,62 @@ def test_groups_fix_answers_and_what_is_for_them_needs_them() -> None:
     assert "alerts = 'rules.toml' is for groups: set groups = true" in refused(alerts="rules.toml")
     assert "only under compare_with = 'kept'" in refused(groups="true", compare_with="all")
     assert "have no fields" in refused(groups="true", source_field="outlet", document_format="text")
+
+
+TOPICS = """
+text_field = "body"
+[documents.news]
+id_prefix = ""
+[documents.crawl]
+id_field = "url"
+text_field = ["title", "main"]
+"""
+
+
+def test_a_documents_topic_has_the_settings_of_its_table(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(TOPICS)
+    settings = KafkaSettings.load(file)
+    news, crawl = settings.by_topic["news"], settings.by_topic["crawl"]
+    assert (news.id_field, news.text_field, news.id_prefix) == ("id", ("body",), "")
+    assert (crawl.id_field, crawl.text_field, crawl.id_prefix) == ("url", ("title", "main"), "crawl:")
+    # A pipeline whose only topic was news can go on with both.
+    assert settings.fingerprint == news.fingerprint == KafkaSettings(text_field="body").fingerprint
+    assert crawl.fingerprint != news.fingerprint
+    assert KafkaSettings.load(file, documents_topic="crawl").one_topic == crawl
+    with pytest.raises(UsageError, match="topics news, crawl: name one with --documents-topic"):
+        _ = settings.one_topic
+    line = line_of(KafkaSettings(deleted_field="gone", id_prefix="crawl:", on_conflict="update"), "crawl:7", 1)
+    assert (line.key, line.value) == (b"7", b'{"id":"7","gone":true}')
+    assert settings.of_id(b'"crawl:7"') == (crawl, b'"7"')
+    assert settings.of_id(b"7") == (news, b"7")
+
+
+def test_only_some_topics_need_a_schema_registry() -> None:
+    tables = {"rows": {"document_format": "registry", "envelope": "debezium"}, "wire": {"document_format": "text"}}
+    given = {"registry_url": "http://registry:8081", "on_conflict": "update"}
+    topics = KafkaSettings(documents=tables, **given).by_topic
+    assert [topic.registry_url for topic in topics.values()] == ["http://registry:8081", None]
+    assert "registry_url is set, but document_format = json" in refused(**given)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[documents.a]\ntext_feild = 'b'", r"\[documents.a\]: text_feild: there is no .* did you mean text_field\?"),
+        ("[documents.a]\nshards = 2", r"\[documents.a\]: shards: there is no such setting of one topic"),
+        ("[documents.a]\n[documents.a]", r"settings.toml is not TOML: .*documents.*twice"),
+        ("documents = 'a'", r"documents = 'a' .*: give a table \[documents.TOPIC\] for each topic"),
+        ("[documents.'a b']", "a topic's name has up to 249 letters"),
+        ("[documents.a]\ntime_field = 't'", r"\[documents.a\]: time_field is set, and not for the pipeline"),
+        ("[documents.a]\ndocument_format = 'registry'", "document_format = 'registry' needs registry_url"),
+        ("[documents.'stream-lsh.unique']", "is a topic that the pipeline writes itself"),
+        ("documents_topic = 'b'\n[documents.a]", r"has no table \[documents.b\], and a have one"),
+        ("id_prefix = 'x'\n[documents.a]", "each has its own: set it in their tables"),
+    ],
+)  # fmt: skip
+def test_a_wrong_table_of_a_documents_topic_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        KafkaSettings.load(file)

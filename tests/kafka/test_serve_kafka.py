@@ -316,3 +316,26 @@ def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_pat
             assert seqs == sorted(set(seqs)) and {line["seq"] for line in before + after} < set(seqs)
             code, reported = service.stop()
             assert code == 0 and "Traceback" not in reported, reported
+
+
+def test_service_of_several_documents_topics_writes_to_one(broker: Any, prefix: str, tmp_path: Path) -> None:
+    news, wire = f"{prefix}.a", f"{prefix}.b"
+    tables = {
+        news: {"id_prefix": "n."},
+        wire: {"id_field": "key", "text_field": "body", "deleted_field": "gone", "id_prefix": "w."},
+    }
+    [first] = stories(1)
+    feed = tmp_path / "feed.jsonl"
+    feed.write_text(json.dumps(first) + "\n")
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN, on_conflict="update", documents=tables) as pipeline:
+        config = str(pipeline.worker().config)
+        assert "name one with --documents-topic" in run("serve", "--kafka", "--config", config, code=2).output
+        with serving(pipeline, "--documents-topic", wire) as service:
+            run("kafka", "produce", str(feed), "--config", config, "--documents-topic", news)
+            found = answered(lambda: service.client.get("/v1/documents/n.d0", params={"text": True}), 200).json()
+            assert (found["text"], found["source"]["topic"]) == (first["text"], news)
+            said = post(service, {"key": "d0", "body": first["text"], "at": NOW + 5}).json()
+            assert (said["id"], said["kind"], said["duplicate_of"]) == ("w.d0", "exact_duplicate", "n.d0")
+            assert said["source"]["topic"] == wire
+            assert service.client.delete("/v1/documents/n.d0").status_code == 422
+            assert service.client.delete("/v1/documents/w.d0").json()["id"] == "w.d0"

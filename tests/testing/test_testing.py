@@ -102,3 +102,31 @@ def test_example_alerts_on_similar_pairs(
     assert len(pipeline.pairs) == 2
     (alert,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert alert["alert"] == "c is like a"
+
+
+def test_documents_topics_have_their_own_fields_and_ids() -> None:
+    tables: dict[str, Any] = {
+        "news": {},
+        "wire": {"id_field": "key", "text_field": "body", "deleted_field": "gone"},
+        "raw": {"document_format": "text", "id_prefix": "r/", "key_is_id": "string"},
+    }
+    with Pipeline(clock=clock, documents=tables, on_conflict="update") as pipeline:
+        pipeline.send({"id": 7, "text": TEXT}, key="7", topic="news")
+        pipeline.send({"key": "7", "body": LIKE}, key="7", topic="wire", partition=1)
+        pipeline.send("Something else happens elsewhere, which the council has never heard of", key="7", topic="raw")
+        pipeline.send({"id": 8, "body": TEXT}, key="8", topic="wire")
+        pipeline.send({"key": "7", "gone": True}, key="7", topic="wire", partition=1)
+        pipeline.send(None, key="7", topic="raw")
+        with pytest.raises(UsageError, match="topic = None: the documents topics are news, wire, raw"):
+            pipeline.send({"id": 7})
+    verdicts = [record.json() for record in pipeline.verdicts]
+    assert [(v["id"], v["kind"], v["source"]["topic"]) for v in verdicts] == [
+        ("news:7", "unique", "news"), ("wire:7", "near_duplicate", "wire"), ("r/7", "unique", "raw"),
+        (None, "rejected", "wire"), ("wire:7", "deleted", "wire"), ("r/7", "deleted", "raw"),
+    ]  # fmt: skip
+    assert [(pair.json()["older"], pair.json()["newer"]) for pair in pipeline.pairs] == [("news:7", "wire:7")]
+    copies = [(record.key, record.value and dict(record.headers)["topic"]) for record in pipeline.unique]
+    assert copies == [(b"7", b"news"), (b"7", b"raw"), (b"7", None)]
+    assert dict(pipeline.unique[-1].headers)["id"] == b'"r/7"'
+    assert dict(pipeline.dead_letters[0].headers)["topic"] == b"wire"
+    assert [record.topic for record in pipeline.documents][:3] == ["news", "wire", "raw"]

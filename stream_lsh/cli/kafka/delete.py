@@ -37,6 +37,7 @@ def delete(settings: KafkaSettings, ids: tuple[str, ...], as_json: bool, quiet: 
     from stream_lsh.kafka.tools.delete import check, lines
     from stream_lsh.kafka.tools.produce import Feeder
 
+    settings = settings.one_topic
     check(settings)
     feeder = Feeder(settings, (), lines=lines(settings, wanted))
     try:

@@ -109,8 +109,8 @@ def _from_documents(settings: KafkaSettings, new: KafkaSettings, quiet: bool) ->
     goal = result_of(new, prepare(new))
     if goal.deleted and not quiet:
         complain(
-            f"retention has deleted {count(goal.deleted, 'document')} of {new.documents_topic}: they are not in the "
-            "rebuilt index"
+            f"retention has deleted {count(goal.deleted, 'document')} of {', '.join(new.by_topic)}: they are not in "
+            "the rebuilt index"
         )
     return new.roles, goal.total, lambda stop, report: follow(new, goal, stop, report)
 
@@ -127,13 +127,13 @@ def switching(old: KafkaSettings, new: KafkaSettings, options: str) -> list[str]
     """What to do at the end, line by line. options: the settings that were given, as a command line has them."""
     prefix = new.topic_prefix
     outputs = [f"{prefix}.{name}" for name in OUTPUTS if new.groups or name not in FOLDED]
+    named = "" if new.documents_topic is None else f"--documents-topic {new.documents_topic} "
     return [
         f"  1. Start workers with the new prefix; they go on from here (this machine has the shards in "
         f"{new.data_folder}, others read them from the changelog):",
-        f"     stream-lsh kafka worker --topic-prefix {prefix} --documents-topic {new.documents_topic} "
-        f"--data-folder {new.data_folder}{options}",
+        f"     stream-lsh kafka worker --topic-prefix {prefix} {named}--data-folder {new.data_folder}{options}",
         f"  2. Let consumers read {', '.join(outputs)}.",
-        f"  3. Stop the workers of {old.topic_prefix}. Its topics can go, but not {new.documents_topic}.",
+        f"  3. Stop the workers of {old.topic_prefix}. Its topics can go, but not {', '.join(new.by_topic)}.",
     ]
 
 

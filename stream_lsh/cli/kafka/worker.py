@@ -91,7 +91,7 @@ def worker(context: click.Context, /, roles: str | None, processes: Any, log_lev
     wanted = roles_of(roles, settings)
     with postponed():  # a library may swallow what is raised while it is imported
         require_kafka(*PACKAGES)
-        if settings.document_format == "registry":
+        if any(topic.document_format == "registry" for topic in settings.by_topic.values()):
             require("document_format = registry", "registry", REGISTRY_PACKAGES)
         from stream_lsh.kafka.run.supervisor import plan, work  # here, because it takes the Kafka client with it
 

@@ -40,7 +40,7 @@ class Judged:
 
     Attributes:
         last: offset of the last complete frame, -1 before the first.
-        topic: the documents topic.
+        topic: the documents topic; several with commas, in their order.
         documents: number of documents that have a verdict.
     """
 
@@ -59,17 +59,20 @@ class Judged:
 
         Args:
             group: the judge's consumer group.
-            topic: the documents topic that the verdicts must be about.
+            topic: the documents topics that the verdicts must be about, as `Topics.listed`.
 
         Raises:
             StoreError: the commit is of another program, another version or another documents topic.
         """
         found = facts_of(text, group, VERSION, "documents", "decided")
-        if topic and found["documents"] != topic:
+        before = found["documents"]
+        if topic and before != topic and not topic.startswith(f"{before},"):
+            several = "," in before + topic
             raise StoreError(
-                f"the group {group} has judged {found['documents']} so far, and documents_topic is {topic} now: use "
-                "one topic_prefix for one documents topic"
-            )
+                f"the group {group} has judged {before} so far, and documents_topic is {topic} now: "
+                + ("keep the order of the tables [documents.TOPIC], and add new ones behind them" if several
+                   else "use one topic_prefix for one documents topic")
+            )  # fmt: skip
         return cls(found["last"], found["documents"], found["decided"])
 
 
@@ -85,7 +88,7 @@ async def judged_so_far(settings: KafkaSettings) -> Judged:
 
 
 def _judged(topics: Topics, found: tuple[int, str] | None) -> Judged:
-    return Judged(-1, topics.documents, 0) if found is None else Judged.of(found[1], topics.group("judge"))
+    return Judged(-1, topics.listed, 0) if found is None else Judged.of(found[1], topics.group("judge"))
 
 
 def decisions_due(first: int, documents: int, block: int) -> tuple[int, int] | None:

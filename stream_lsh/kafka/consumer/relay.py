@@ -1,4 +1,4 @@
-"""A role that reads one topic and writes another without transactions: its clients and one run of them."""
+"""A role that reads topics and writes another without transactions: its clients and one run of them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.parts import adjoin
+from stream_lsh.wire.source import TOPIC_BITS, output_of, place_of, source_of
 
 POLL_SECONDS = 0.2
 COMMIT_SECONDS, LOOK_SECONDS = 0.5, 1.0  # between two commits, and between two measurements of the lag
@@ -39,6 +40,8 @@ Marks = Mapping[int, tuple[int, Noted]]
 
 class Relay:
     """Reads partitions of a source, sends to a target in the order of reading, and commits what is delivered.
+
+    A partition of one of several sources has a number (`TOPIC_BITS`).
 
     Args:
         begin: takes over partitions. It must `seek` each to its position.
@@ -61,7 +64,7 @@ class Relay:
         self,
         settings: KafkaSettings,
         probe: Probe,
-        source: str,
+        sources: Sequence[str],
         target: str,
         begin: Callable[[list[int]], Awaitable[None]],
         forget: Callable[[], None],
@@ -75,8 +78,8 @@ class Relay:
         self.room.set()
         self._settings = settings
         self._probe = probe
-        self._source, self._target = source, target
-        self.member = GroupMember(settings, probe.role, [source], self._take_over, self._give_up)
+        self._sources, self._target = sources, target
+        self.member = GroupMember(settings, probe.role, sources, self._take_over, self._give_up)
         self._begin = begin
         self._forget = forget
         self._further = further
@@ -117,7 +120,7 @@ class Relay:
         settings, role = self._settings, self._probe.role
         self.admin = await stack.enter_async_context(admin(settings))
         there = await self.admin.list_topics()
-        for topic in (self._source, self._target):
+        for topic in (*self._sources, self._target):
             if topic not in there:
                 raise errors.UnknownTopicOrPartitionError(topic)
         self.producer = await stack.enter_async_context(producing(settings, role))
@@ -145,13 +148,13 @@ class Relay:
     # -- taking over and revoking partitions ------------------------------------------------------------------------
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
-        partitions = sorted(place.partition for place in assigned)
-        self._probe.assigned(set(partitions))
+        partitions = sorted(map(self.number, assigned))
+        self._probe.assigned(set(map(self.label, partitions)))
         if not partitions:
-            self.member.log.info("standing by: no partition of %s for this member", self._source)
+            self.member.log.info("standing by: no partition of %s for this member", ", ".join(self._sources))
             return
         await self._begin(partitions)
-        self.member.log.info("reading %s, partition %s", self._source, _listed(self.positions))
+        self.member.log.info("reading %s", self._listed(self.positions))
 
     def seek(self, positions: Mapping[int, int]) -> None:
         """Continue reading at these positions."""
@@ -175,25 +178,40 @@ class Relay:
             n = len(self._order)
             raise Unanswered(f"{n} frames were not delivered in time before giving up partitions") from None
         if given:
-            self.member.log.info("gave up %s, partition %s", self._source, _listed(given))
+            self.member.log.info("gave up %s", self._listed(given))
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def place(self, partition: int) -> TopicPartition:
-        """A partition of the source."""
-        return TopicPartition(self._source, partition)
+        """The partition with a number."""
+        return TopicPartition(*place_of(self._sources, partition))
+
+    def number(self, place: TopicPartition) -> int:
+        """The number of a partition."""
+        return source_of(self._sources, *place)
+
+    def label(self, partition: int) -> int | str:
+        """A partition as metrics name it: of several sources with its topic."""
+        return partition if len(self._sources) == 1 else "{}:{}".format(*self.place(partition))
+
+    def _listed(self, partitions: Mapping[int, int]) -> str:
+        numbered = groupby(sorted(partitions.items()), lambda found: self._sources[found[0] >> TOPIC_BITS])
+        return "; ".join(
+            f"{topic}, partition {', '.join(f'{output_of(p)} from {position}' for p, position in found)}"
+            for topic, found in numbered
+        )
 
     async def bounds(self, positions: Mapping[int, int]) -> dict[int, Bounds]:
         """The first and the end offset of source partitions; see `position.bounds_of`."""
         places = {self.place(partition): position for partition, position in positions.items()}
-        return {at.partition: found for at, found in (await bounds_of(self.member.consumer, places)).items()}
+        return {self.number(at): found for at, found in (await bounds_of(self.member.consumer, places)).items()}
 
     async def poll(self, partitions: Iterable[int] = ()) -> dict[int, list[ConsumerRecord]]:
         """New records of these partitions, or of all in `positions`. Does not change `positions`."""
         found = await self.member.poll(POLL_SECONDS, places=[self.place(partition) for partition in partitions])
         if found is not None and not found:
             self.idle()
-        return {place.partition: records for place, records in (found or {}).items()}
+        return {self.number(place): records for place, records in (found or {}).items()}
 
     async def position(self, partition: int) -> int:
         """The offset after the last record from `poll`, transaction markers and gaps included. Does not suspend."""
@@ -276,8 +294,4 @@ class Relay:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for partition, position in self.positions.items():
-                self._probe.lag(partition, self.member.lag(self.place(partition), position))
-
-
-def _listed(partitions: Mapping[int, int]) -> str:
-    return ", ".join(f"{partition} from {position}" for partition, position in sorted(partitions.items()))
+                self._probe.lag(self.label(partition), self.member.lag(self.place(partition), position))

@@ -1,5 +1,7 @@
 """Documents and verdicts of one source partition, joined in the order of the documents. Pure.
 
+Several topics share the partitions of `verdicts`. Each topic has a join of its own.
+
 Both arrive in the order of the documents. The offsets of documents have gaps (transaction markers, compacted records).
 Each verdict is there once, because the judge commits verdicts in transactions.
 
@@ -30,8 +32,9 @@ class Verdict(NamedTuple):
         document: offset of the document.
         reason, detail: of a rejected document.
         tombstone: headers of the tombstone, if the document has ended a kept one.
-        new_representatives: keys and headers of tombstones for kept documents that ended earlier.
+        new_representatives: ids and headers of tombstones for kept documents that ended earlier.
         supersedes: id of the document that it supersedes, as JSON text, b"" for none.
+        topic: of the document.
     """
 
     at: int
@@ -42,8 +45,9 @@ class Verdict(NamedTuple):
     time: int = 0
     key: bytes | None = None
     tombstone: Sequence[Header] = ()
-    new_representatives: Sequence[tuple[bytes | None, Sequence[Header]]] = ()
+    new_representatives: Sequence[tuple[bytes, Sequence[Header]]] = ()
     supersedes: bytes = b""
+    topic: str = ""
 
     @property
     def has_tombstones(self) -> bool:
@@ -61,6 +65,9 @@ class Joined(NamedTuple, Generic[D]):
 class Join(Generic[D]):
     """Joins from two committed positions on.
 
+    Args:
+        new: nothing of the partition was joined before.
+
     Attributes:
         position: offset of the first document that is not joined yet.
         read: offset up to which documents were taken.
@@ -72,7 +79,7 @@ class Join(Generic[D]):
         size: bytes of the waiting documents.
     """
 
-    def __init__(self, documents: int, verdicts: int) -> None:
+    def __init__(self, documents: int, verdicts: int, *, new: bool = False) -> None:
         self.position = self.read = documents
         self.lost = self.compacted = 0
         self.without_verdict: list[int] = []
@@ -80,7 +87,7 @@ class Join(Generic[D]):
         self._documents: deque[D] = deque()
         self._verdicts: deque[Verdict] = deque()
         self.needed = verdicts
-        self.begin = documents if not verdicts else 0
+        self.begin = documents if new or not verdicts else 0
         self._skip = False
 
     def add_documents(self, records: Iterable[D]) -> None:
@@ -92,8 +99,8 @@ class Join(Generic[D]):
                 self.read = record.offset + 1
 
     def add_verdicts(self, verdicts: Iterable[Verdict]) -> None:
-        """Add verdicts in the order of their topic."""
-        self._verdicts.extend(verdicts)
+        """Add verdicts in the order of their topic. Some of the first may have been joined before."""
+        self._verdicts.extend(verdict for verdict in verdicts if verdict.at >= self.needed)
 
     def documents_deleted(self, begin: int) -> None:
         """The documents topic now begins at offset `begin`. Earlier documents that were not read are lost."""
@@ -112,6 +119,11 @@ class Join(Generic[D]):
         if not self._documents and not self._verdicts:
             self.position = max(self.position, self.read)
             self.needed = max(self.needed, verdicts)
+
+    @property
+    def first_verdict(self) -> int | None:
+        """Offset of the first verdict that waits; None if none does."""
+        return self._verdicts[0].at if self._verdicts else None
 
     @property
     def waiting(self) -> tuple[int, int]:

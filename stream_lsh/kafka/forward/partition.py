@@ -1,4 +1,8 @@
-"""One source partition of the forward role: documents and verdicts are joined, delivered and committed together."""
+"""One partition of the forward role: documents and verdicts are joined, delivered and committed together.
+
+With several documents topics it has the partitions with one number of all of them. Their verdicts are in one partition,
+and each topic has a join of its own.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ from stream_lsh.kafka.consumer.position import REBUILD, Reading, place_of
 from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.source import header_bytes, is_passed_over
 
@@ -35,9 +40,13 @@ _REMEDIES = (
     REBUILD,
     "To continue without them, start the worker with --accept-deleted-records {place}; raise the topic's retention.ms.",
 )
+Commits = Mapping[TopicPartition, tuple[int, str]]
+"""Positions with their metadata."""
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 LETTER = "reason", "detail", "topic", "partition", "offset"
 """The headers that a dead letter has after those of the document."""
+TOPIC = LETTER[2]
+"""The header of a unique document with its topic, where there are several."""
 TRUNCATED = "truncated"
 """The header before those, of a dead letter that has only the beginning of the document's value: the bytes of all."""
 TOMBSTONE = (
@@ -66,6 +75,7 @@ class SourcePartition:
     def __init__(
         self,
         partition: int,
+        documents: Sequence[TopicPartition],
         settings: KafkaSettings,
         delivery: Delivery,
         probe: Probe,
@@ -77,9 +87,9 @@ class SourcePartition:
         self.partition = partition
         self._largest = largest
         self._topics = Topics.of(settings)
-        self.documents = TopicPartition(self._topics.documents, partition)
+        self.documents = documents
         self.verdicts = TopicPartition(self._topics.verdicts, partition)
-        self.join: Join[ConsumerRecord] = Join(0, 0)
+        self.joins: dict[str, Join[ConsumerRecord]] = {}
         self.task: asyncio.Task[None] | None = None
         self.busy = False
         self.loss_accepted = False
@@ -90,15 +100,23 @@ class SourcePartition:
         self._most_bytes = most_bytes
         self._pause = pause
         self._moved = moved
-        self._committed = -1, -1
-        self._lost = self._compacted = 0
+        self._committed: Commits = {}
+        self._losses: dict[str, tuple[int, int]] = {}  # lost and compacted, as last looked at
         self._wake = asyncio.Event()
         self._closing = False
 
-    async def start(self, documents: int, verdicts: int, *, commit: bool) -> None:
-        """Begin at these positions; `commit` them first. Raises as `Delivery`."""
-        self.join = Join(documents, verdicts)
-        if commit:
+    async def start(self, begins: Commits, known: Commits) -> None:
+        """Begin at positions; commit them first if some are new. Raises as `Delivery`.
+
+        Args:
+            begins: of all places. known: those of them that were committed, with their metadata.
+        """
+        after = begins[self.verdicts][0]
+        for place in self.documents:
+            position, text = begins[place]
+            self.joins[place.topic] = Join(position, int(text or after), new=place not in known)
+        self._losses = dict.fromkeys(self.joins, (0, 0))
+        if not begins.keys() <= known.keys():
             await self._deliver([])
         self._wake.set()  # a commit may be lost, or without a record
         self.task = asyncio.create_task(self._run(), name=f"forward-{self.partition}")
@@ -112,38 +130,66 @@ class SourcePartition:
             await asyncio.wait([self.task])
 
     def offer(self, documents: Sequence[ConsumerRecord], verdicts: Sequence[Verdict]) -> None:
-        """Add new records of the two topics."""
-        self.join.add_documents(record for record in documents if not is_passed_over(record, self._settings))
-        self.join.add_verdicts(verdicts)
+        """Add new records.
+
+        Raises:
+            Failed: a verdict is about a partition that this member does not read yet.
+        """
+        for topic, join in self.joins.items():
+            settings = self._settings.by_topic[topic]
+            join.add_documents(r for r in documents if r.topic == topic and not is_passed_over(r, settings))
+            join.add_verdicts(verdict for verdict in verdicts if verdict.topic == topic)
+        if added := {verdict.topic for verdict in verdicts} - self.joins.keys():
+            raise Failed(f"{', '.join(added)} has a partition {self.partition} now")
         self.quiet_since = time.monotonic()
         self._wake.set()
 
-    def reached(self, documents: int, verdicts: int) -> None:
+    def reached(self, documents: Mapping[TopicPartition, int], verdicts: int) -> None:
         """Commit the consumer's positions after a quiet time.
 
         Otherwise trailing transaction markers count as unread records, and if retention empties the partition this
         looks like a loss.
         """
-        self.join.reached(documents, verdicts)
+        for place, position in documents.items():
+            self.joins[place.topic].reached(position, verdicts)
         self._wake.set()
 
     @property
-    def wants_documents(self) -> bool:
-        return self.join.size < self._most_bytes
+    def places(self) -> list[TopicPartition]:
+        """All that it reads."""
+        return [*self.documents, self.verdicts]
 
     @property
-    def wants_verdicts(self) -> bool:
-        return self.join.waiting[1] < MOST_VERDICTS
+    def needed(self) -> int:
+        """Offset of the first verdict that some topic needs."""
+        waiting = [first for join in self.joins.values() if (first := join.first_verdict) is not None]
+        return min(waiting, default=max(join.needed for join in self.joins.values()))
+
+    @property
+    def _positions(self) -> Commits:
+        """What is to be committed. Of several topics, each has with its position that of its verdicts."""
+        several = len(self._topics.sources) > 1
+        joins = {place: self.joins[place.topic] for place in self.documents}
+        documents = {place: (join.position, str(join.needed) if several else "") for place, join in joins.items()}
+        return {**documents, self.verdicts: (self.needed, "")}
+
+    def wants(self, place: TopicPartition) -> bool:
+        """Whether there is room for more records of a place."""
+        if place == self.verdicts:
+            return sum(join.waiting[1] for join in self.joins.values()) < MOST_VERDICTS
+        return self.joins[place.topic].size < self._most_bytes
 
     async def _run(self) -> None:
         while not self._closing:
             await self._wake.wait()
             self._wake.clear()
             while not self._closing:
-                joined = self.join.take(MOST_DOCUMENTS, MOST_BYTES)
-                self._look_for_losses()
-                await self._look_for_lost_verdicts()
-                if not joined and (self.join.position, self.join.needed) == self._committed:
+                joined = list[Joined[ConsumerRecord]]()
+                for place in self.documents:
+                    joined += self.joins[place.topic].take(MOST_DOCUMENTS, MOST_BYTES)
+                    self._look_for_losses(place)
+                    await self._look_for_lost_verdicts(place)
+                if not joined and self._positions == self._committed:
                     break
                 self.busy = True
                 try:
@@ -156,18 +202,15 @@ class SourcePartition:
 
     async def _deliver(self, joined: Sequence[Joined[ConsumerRecord]]) -> None:
         began = time.perf_counter()
-        position, needed = self.join.position, self.join.needed
+        positions = self._positions
         there = [(document, verdict) for document, verdict in joined if document is not None]
-        unique, letters = forwarded(joined, self._largest, json_keys=self._settings.key_is_id == "json")
+        unique, letters = forwarded(joined, self._settings, self._largest)
         outputs = {
             (self._topics.unique, self.partition): unique,
             (self._topics.dead_letters, self.partition): letters,
         }
-        await self._delivery(
-            {place: rows for place, rows in outputs.items() if rows},
-            {self.documents: (position, ""), self.verdicts: (needed, "")},
-        )
-        self._committed = position, needed
+        await self._delivery({place: rows for place, rows in outputs.items() if rows}, positions)
+        self._committed = positions
         if there:
             self._probe.documents.inc(len(there))
             seconds = time.perf_counter() - began
@@ -180,27 +223,29 @@ class SourcePartition:
                 self._probe.rejected(verdict.reason)
         self._probe.committed()
 
-    def _look_for_losses(self) -> None:
+    def _look_for_losses(self, documents: TopicPartition) -> None:
         """Raises StoreError if retention has deleted documents, unless that is allowed."""
-        lost, compacted = self.join.lost - self._lost, self.join.compacted - self._compacted
-        self._lost, self._compacted = self.join.lost, self.join.compacted
+        join, before = self.joins[documents.topic], self._losses[documents.topic]
+        lost, compacted = join.lost - before[0], join.compacted - before[1]
+        self._losses[documents.topic] = join.lost, join.compacted
         if compacted:
             self._probe.ignored("compacted", compacted)
         if not lost:
             return
-        place = place_of(self.documents, self.join.begin)
+        place = place_of(documents, join.begin)
         if not self.loss_accepted and place not in self._settings.accept_deleted_records:
-            raise DOCUMENTS.deleted(self.documents, f"{lost} documents", place)
-        log.warning("%d documents of %s, partition %d, are lost (accept_deleted_records)", lost, *self.documents)
+            raise DOCUMENTS.deleted(documents, f"{lost} documents", place)
+        log.warning("%d documents of %s, partition %d, are lost (accept_deleted_records)", lost, *documents)
 
-    async def _look_for_lost_verdicts(self) -> None:
+    async def _look_for_lost_verdicts(self, documents: TopicPartition) -> None:
         """Name the documents that have no verdict, although a later one has. One that is not in its topic any more was
         compacted before it was signed."""
-        offsets, self.join.without_verdict = self.join.without_verdict, []
+        join = self.joins[documents.topic]
+        offsets, join.without_verdict = join.without_verdict, []
         if not offsets:
             return
         async with reading(self._settings) as consumer:
-            records = await between(consumer, self.documents, offsets[0], offsets[-1] + 1)
+            records = await between(consumer, documents, offsets[0], offsets[-1] + 1)
         lost = sorted({record.offset for record in records}.intersection(offsets))
         self._probe.ignored("compacted", len(offsets) - len(lost))
         self._probe.ignored("no_verdict", len(lost))
@@ -208,34 +253,38 @@ class SourcePartition:
             log.warning(
                 "%s, partition %d: %d documents from offset %d to %d have no verdict, although later ones have: the "
                 "brokers have lost records of %s, or a record was skipped. These documents are in no output. %s",
-                *self.documents, len(lost), lost[0], lost[-1], self.verdicts.topic, REBUILD,
+                *documents, len(lost), lost[0], lost[-1], self.verdicts.topic, REBUILD,
             )  # fmt: skip
 
 
 def forwarded(
-    joined: Iterable[Joined[ConsumerRecord]], largest: int = 2**31, *, json_keys: bool = False
+    joined: Iterable[Joined[ConsumerRecord]], settings: KafkaSettings, largest: int = 2**31
 ) -> tuple[list[Row], list[Row]]:  # fmt: skip
     """The records for `unique` and for `dead-letters`. Tombstones of a document are before it: they name new
-    representatives, and the key of a superseded document is its id.
+    representatives, and the key of a superseded document is its id. Of several topics, a unique document has a header
+    with its topic.
 
     Args:
         largest: bytes of the largest dead letter.
-        json_keys: whether documents have their ids as JSON as keys, otherwise as text.
     """
+    several = len(settings.by_topic) > 1
     unique: list[Row] = []
     letters: list[Row] = []
     for document, verdict in joined:
         when = verdict.time if document is None else document.timestamp
-        unique += [(key, None, [*headers], when) for key, headers in verdict.new_representatives]
+        unique += [(plain(settings.of_id(id)[1]), None, [*h], when) for id, h in verdict.new_representatives]
         if verdict.tombstone:
-            unique.append(tombstone(document, verdict))
+            key = plain(settings.of_id(verdict.tombstone[0][1])[1])
+            unique.append(tombstone(document, verdict._replace(key=key)))
         if verdict.supersedes:
-            key = verdict.supersedes if json_keys else plain(verdict.supersedes)
+            topic, id = settings.of_id(verdict.supersedes)
+            key = id if topic.key_is_id == "json" else plain(id)
             unique.append((key, None, [(TOMBSTONE[0], verdict.supersedes)], when))
         if document is None:
             continue
         if verdict.kind == UNIQUE:
-            unique.append((document.key, document.value, list(document.headers), document.timestamp))
+            headers = [*document.headers, *([(TOPIC, document.topic.encode())] if several else [])]
+            unique.append((document.key, document.value, headers, document.timestamp))
         elif verdict.kind == REJECTED:
             letters.append(_cut(dead_letter(document, verdict), largest))
     return unique, letters
@@ -266,14 +315,11 @@ def _representative(representative: Mapping[str, Any], place: Mapping[str, Any])
     return list(zip(TOMBSTONE[1:], [id_text(representative["id"]), *where], strict=True))
 
 
-def later_representatives(found: Mapping[str, Any]) -> list[tuple[bytes | None, list[Header]]]:
-    """Keys and headers of tombstones that name a representative for a kept document that ended earlier. The key is the
+def later_representatives(found: Mapping[str, Any]) -> list[tuple[bytes, list[Header]]]:
+    """Ids and headers of tombstones that name a representative for a kept document that ended earlier. The id is the
     representative's: it has no earlier record, while the predecessor's key may be in use again."""
     named = zip(found.get("new_representatives", ()), found.get("new_representative_sources", ()), strict=True)
-    return [
-        (plain(id_text(representative["id"])), _representative(representative, place))
-        for representative, place in named
-    ]
+    return [(id_text(representative["id"]), _representative(representative, place)) for representative, place in named]
 
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
@@ -294,11 +340,11 @@ def _cut(letter: Row, most: int) -> Row:
     return key, value[: max(0, room)], [*headers[: -len(LETTER)], size, *headers[-len(LETTER) :]], timestamp
 
 
-def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
+def read_verdict(record: ConsumerRecord, *topics: str) -> Verdict:
     """The parts of a verdict that forward needs.
 
     Args:
-        topic: the documents topic.
+        topics: the documents topics.
 
     Raises:
         ForeignError: the record is no verdict.
@@ -313,15 +359,15 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         verdict = Verdict(
             record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, headers,
             later_representatives(found),
-            supersedes,
+            supersedes, source["topic"],
         )  # fmt: skip
         about = source["topic"], source["partition"]
     except (ValueError, KeyError, TypeError, Refused) as error:
         raise ForeignError(f"a record is no verdict ({error}); something else writes to this topic: stop it") from None
-    if about != (topic, record.partition):
+    if about[0] not in topics or about[1] != record.partition:
         raise StoreError(
-            f"a verdict is on {about[0]}, partition {about[1]}, not on {topic}: use one topic_prefix for one "
-            "documents_topic"
+            f"a verdict is on {about[0]}, partition {about[1]}, not on {', '.join(topics)}: use one topic_prefix for "
+            "the same documents topics"
         )
     return verdict
 

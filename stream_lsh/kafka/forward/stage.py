@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StoreError
@@ -52,7 +53,7 @@ class ForwardStage(Stage):
         super().__init__(settings, probe)
         self._topics = Topics.of(settings)
         self._group = self._topics.group(self.role)
-        read = [self._topics.documents, self._topics.verdicts]
+        read = [*self._topics.sources, self._topics.verdicts]
         self._member = GroupMember(settings, self.role, read, self._take_over, self._give_up)
         # Topics with a small limit do not accept batches of the usual size.
         limits = {topic.name: topic.max_message_bytes for topic in wanted(settings)}
@@ -65,7 +66,7 @@ class ForwardStage(Stage):
     async def run(self, stop: asyncio.Event) -> None:
         options = {
             "isolation_level": "read_committed",
-            "partition_assignment_strategy": [PairedAssignor],
+            "partition_assignment_strategy": [PairedAssignor.by(self._topics.verdicts)],
             "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip
@@ -98,16 +99,17 @@ class ForwardStage(Stage):
 
     async def _feed(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
         for partition, source in list(self._sources.items()):
-            documents, records = found.get(source.documents, []), found.get(source.verdicts, [])
+            documents = [record for place in source.documents for record in found.get(place, ())]
+            records = found.get(source.verdicts, [])
             if documents or records:
                 verdicts = [verdict for record in records if (verdict := await self._verdict(record)) is not None]
                 source.offer(documents, verdicts)
-                self.probe.lag(partition, self._member.lag(source.verdicts, source.join.needed))
+                self.probe.lag(partition, self._member.lag(source.verdicts, source.needed))
 
     async def _verdict(self, record: ConsumerRecord) -> Verdict | None:
         """The verdict in a record; None if the record is skipped. Raises StoreError as `Unreadable`."""
         try:
-            return read_verdict(record, self._topics.documents)
+            return read_verdict(record, *self._topics.sources)
         except StoreError as error:
             await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
             return None
@@ -116,8 +118,8 @@ class ForwardStage(Stage):
         """Pause and resume partitions by the room that they have."""
         paused = self._consumer.paused()
         for source in self._sources.values():
-            for place, wants in ((source.documents, source.wants_documents), (source.verdicts, source.wants_verdicts)):
-                if place in self._member.assigned and wants == (place in paused):
+            for place in {*source.places} & self._member.assigned:
+                if (wants := source.wants(place)) == (place in paused):
                     (self._consumer.resume if wants else self._consumer.pause)(place)
 
     # -- taking over and revoking partitions ------------------------------------------------------------------------
@@ -130,11 +132,12 @@ class ForwardStage(Stage):
             StoreError: a position is uncertain.
         """
         topics, consumer = self._topics, self._consumer
-        partitions = {place.partition for place in assigned if place.topic == topics.documents}
+        places = {place for place in assigned if place.topic != topics.verdicts}
+        partitions = {place.partition for place in places}
         self.probe.assigned(partitions)
         if partitions != {place.partition for place in assigned if place.topic == topics.verdicts}:
             counts = {
-                name: len(consumer.partitions_for_topic(name) or ()) for name in (topics.documents, topics.verdicts)
+                name: len(consumer.partitions_for_topic(name) or ()) for name in (*topics.sources, topics.verdicts)
             }
             raise UnknownTopicOrPartitionError(
                 " and ".join(f"{name} has {number} partitions" for name, number in counts.items())
@@ -150,17 +153,24 @@ class ForwardStage(Stage):
         known = await self._known(partitions)
         for partition in sorted(partitions):
             source = SourcePartition(
-                partition, self.settings, deliveries[partition], self.probe, most_bytes, pause, self._balance, largest
-            )
+                partition, sorted(place for place in places if place.partition == partition), self.settings,
+                deliveries[partition], self.probe, most_bytes, pause, self._balance, largest,
+            )  # fmt: skip
             self._sources[partition] = source
-            positions = known.get(partition) or await self._beginning(source)
-            consumer.seek(source.documents, positions[0])
-            consumer.seek(source.verdicts, positions[1])
-            await source.start(*positions, commit=partition not in known)
-        listed = ", ".join(f"{p} from {source.join.position}" for p, source in sorted(self._sources.items()))
-        log.info("forwarding %s, partition %s", topics.documents, listed)
+            found = known.get(partition, {})
+            begins = {**(found or await self._beginning(source))}
+            added = [place for place in source.documents if place not in begins]
+            begins |= {place: (at, "") for place, at in (await consumer.beginning_offsets(added)).items()}
+            for place in source.places:
+                consumer.seek(place, begins[place][0])
+            await source.start({place: begins[place] for place in source.places}, found)
+        for topic in topics.sources:
+            joins = {p: source.joins[topic] for p, source in sorted(self._sources.items()) if topic in source.joins}
+            if joins:
+                listed = ", ".join(f"{p} from {join.position}" for p, join in joins.items())
+                log.info("forwarding %s, partition %s", topic, listed)
 
-    async def _known(self, partitions: set[int]) -> dict[int, tuple[int, int]]:
+    async def _known(self, partitions: set[int]) -> dict[int, dict[TopicPartition, tuple[int, str]]]:
         """The positions in documents and verdicts, by their commits, or where these are lost by the records."""
         async with admin(self.settings) as client:
             found = self._pairs(await all_committed(client, self._group))
@@ -174,11 +184,16 @@ class ForwardStage(Stage):
             found = there | found
         return found
 
-    def _pairs(self, commits: Commits) -> dict[int, tuple[int, int]]:
-        documents, verdicts = (commits.get(topic, {}) for topic in (self._topics.documents, self._topics.verdicts))
-        return {
-            partition: (at[0], verdicts[partition][0]) for partition, at in documents.items() if partition in verdicts
-        }
+    def _pairs(self, commits: Commits) -> dict[int, dict[TopicPartition, tuple[int, str]]]:
+        """By partition, the positions of its places, if there are some of documents and of verdicts."""
+        found = {
+            partition: {
+                TopicPartition(topic, partition): commits[topic][partition]
+                for topic in (*self._topics.sources, self._topics.verdicts) if partition in commits.get(topic, {})
+            }
+            for partition in commits.get(self._topics.verdicts, {})
+        }  # fmt: skip
+        return {partition: places for partition, places in found.items() if len(places) > 1}
 
     async def _deliveries(self, partitions: set[int]) -> dict[int, Delivery]:
         found: dict[int, Delivery] = {}
@@ -196,7 +211,7 @@ class ForwardStage(Stage):
             raise several.exceptions[0] from None
         return found
 
-    async def _beginning(self, source: SourcePartition) -> tuple[int, int]:
+    async def _beginning(self, source: SourcePartition) -> dict[TopicPartition, tuple[int, str]]:
         """The positions of the very first start of a partition. They are committed, to distinguish them from lost
         offsets.
 
@@ -214,8 +229,7 @@ class ForwardStage(Stage):
             what = f"{outputs[0].topic} or {outputs[1].topic} has records there"
             what = f" for partition {source.partition}, but {what}"
             raise await offset_lost(self.settings, self._group, source.verdicts, what, "repeat them")
-        begins = await self._consumer.beginning_offsets([source.documents])
-        return begins[source.documents], 0
+        return {source.verdicts: (0, "")}
 
     async def _give_up(self) -> None:
         sources, self._sources = self._sources, {}
@@ -235,7 +249,7 @@ class ForwardStage(Stage):
             if source is None:
                 continue
             bounds = (await bounds_of(self._consumer, {place: position}))[place]
-            reading = DOCUMENTS if place == source.documents else VERDICTS
+            reading = VERDICTS if place == source.verdicts else DOCUMENTS
             missing = reading.missing(place, position, bounds, self.settings.accept_deleted_records)
             begin = position + missing
             self._consumer.seek(place, begin)
@@ -246,32 +260,33 @@ class ForwardStage(Stage):
                 position,
             )  # fmt: skip
             source.loss_accepted = True
-            if place == source.documents:
-                source.join.documents_deleted(begin)
-            else:
-                source.join.verdicts_deleted()
+            for topic, join in source.joins.items():
+                if topic == place.topic:
+                    join.documents_deleted(begin)
+                elif place == source.verdicts:
+                    join.verdicts_deleted()
 
     async def _look(self, now: float) -> None:
         """Report lag, and commit the positions of quiet partitions."""
         consumer = self._consumer
         for partition, source in self._sources.items():
-            if not {source.documents, source.verdicts} <= self._member.assigned:
+            if not {*source.places} <= self._member.assigned:
                 continue
-            self.probe.lag(partition, self._member.lag(source.verdicts, source.join.needed))
+            self.probe.lag(partition, self._member.lag(source.verdicts, source.needed))
             if now > source.quiet_since + QUIET_SECONDS and not source.busy:
                 source.quiet_since = now
                 # A partition that was just given away has no position, and a new one may not have it yet.
                 with suppress(IllegalStateError, TimeoutError):
                     async with asyncio.timeout(1):
-                        documents = await consumer.position(source.documents)
+                        documents = {place: await consumer.position(place) for place in source.documents}
                         source.reached(documents, await consumer.position(source.verdicts))
 
 
 class _Common:
-    """A cluster in which every topic has just the partitions that all topics have."""
+    """A cluster in which every topic has the same partitions."""
 
-    def __init__(self, cluster: Any, topics: Iterable[str]) -> None:
-        self._partitions = set.intersection(*(set(cluster.partitions_for_topic(topic) or ()) for topic in topics))
+    def __init__(self, partitions: set[int]) -> None:
+        self._partitions = partitions
 
     def partitions_for_topic(self, _: str) -> set[int]:
         return self._partitions
@@ -281,14 +296,28 @@ class PairedAssignor(RangePartitionAssignor):  # type: ignore[misc]  # aiokafka 
     """A range assignor that treats topics together.
 
     Kafka's range assignor assigns each topic separately. While documents has more partitions than verdicts, a member
-    would get different partitions of the two.
+    would get different partitions of the two. A partition is assigned if verdicts has it, and a documents topic.
 
     It has the name of Kafka's assignor, because members of version 0.1 only know that one. Offering both does not work:
     aiokafka joins the group once per assignor, and two members may expel each other for minutes.
     """
 
+    verdicts: ClassVar[str]
+
+    @classmethod
+    def by(cls, verdicts: str) -> type[PairedAssignor]:
+        """The assignor for a topic of verdicts."""
+        return type(cls.__name__, (cls,), {"verdicts": verdicts})
+
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> Any:
         """A share for each member, as `RangePartitionAssignor`."""
         topics = {topic for member in members.values() for topic in member.subscription}
-        return super().assign(_Common(cluster, topics), members)
+        there = {topic: set(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+        judged = there.get(cls.verdicts, set())
+        common = judged & set[int]().union(*(there[topic] for topic in topics - {cls.verdicts}))
+        found = super().assign(_Common(common), members)
+        for member, share in [*found.items()]:
+            mine = [(topic, [p for p in partitions if p in there[topic]]) for topic, partitions in share.assignment]
+            found[member] = ConsumerProtocolMemberAssignment(share.version, mine, share.user_data)
+        return found

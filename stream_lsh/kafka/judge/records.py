@@ -16,10 +16,11 @@ from stream_lsh.documents.fields import plain
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.consumer.output_headers import PAIR, VERDICT, EventHeaders, verdict_headers
 from stream_lsh.kafka.judge.deciding import Deciding
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
-from stream_lsh.wire.source import Headers, header_bytes, numbers
+from stream_lsh.wire.source import TOPIC_BITS, Headers, header_bytes, numbers, output_of
 
 VERDICT_BYTES = 768 << 10  # the topic accepts 1 MiB, with source and headers
 
@@ -31,7 +32,7 @@ _KIND_BYTES = [header_bytes(headers) for headers in _KINDS]
 
 @dataclass(slots=True)
 class Records:
-    """Records by source partition, in the order of the frames, and their counts.
+    """Records by partition of the outputs, in the order of the frames, and their counts.
 
     Attributes:
         decisions: one record per frame, with several shards and `compare_with = "kept"` (`deciding`).
@@ -53,13 +54,12 @@ class Records:
     size: int = 0
     frames: list[tuple[int, int, dict[int, Headers]]] = field(default_factory=list)
 
-    def judge(self, replies: Sequence[bytes], deciding: Deciding | None, topic: str, settings: KafkaSettings) -> None:
+    def judge(self, replies: Sequence[bytes], deciding: Deciding | None, settings: KafkaSettings) -> None:
         """Add the records for a frame, and the decisions if there are any.
 
         Args:
             replies: of all shards in order, encoded.
             deciding: with several shards and `compare_with = "kept"`.
-            topic: the documents topic.
 
         Raises:
             FormatError: a reply cannot be read, or the replies do not fit together.
@@ -69,33 +69,26 @@ class Records:
             found, decisions = deciding.decide(found)
             self.decisions.append(decisions.encode(settings))
             self.size += len(self.decisions[-1])
-        self.add(found, topic, settings)
+        self.add(found, settings)
 
-    def add(self, replies: Sequence[Reply], topic: str, settings: KafkaSettings) -> None:
-        """Add the records for a frame, from the replies of all shards in order.
-
-        Args:
-            topic: the documents topic.
-
-        Raises:
-            FormatError: the replies do not fit together.
-        """
+    def add(self, replies: Sequence[Reply], settings: KafkaSettings) -> None:
+        """Add the records for a frame, from the replies of all shards in order. Raises FormatError as `judge`."""
         source, accepted = source_of(replies)
-        n = len(source)
+        n, topics = len(source), Topics.of(settings)
         rows = np.arange(n) if accepted is None else np.flatnonzero(accepted)
         counted = rows.tolist()
         judgement, found = _judged(replies, source.ids, settings.max_matches)
-        partitions, offsets = source.partitions.tolist(), source.offsets.tolist()
-        ends = [
-            b',"source":{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), partition, offset)
-            for partition, offset in zip(partitions, offsets, strict=True)
-        ]
+        numbered = zip(source.partitions.tolist(), source.offsets.tolist(), strict=True)
+        encoded = [name.encode() for name in topics.sources]
+        places = [(encoded[number >> TOPIC_BITS], output_of(number), offset) for number, offset in numbered]
+        partitions = [partition for _, partition, _ in places]
+        ends = [b',"source":{"topic":"%b","partition":%d,"offset":%d}' % place for place in places]
         detected = b',"detected_at":%d' % source.signed_at
-        why, ended = _reasons(judgement, source.rejected), _tombstones(judgement, replies, topic)
+        why, ended = _reasons(judgement, source.rejected), _tombstones(judgement, replies, topics)
         times, ids, headers = source.times.tolist(), source.ids, source.headers
         carried = {i: header_bytes(found) for i, found in headers.items()}
         of_verdicts, of_pairs = EventHeaders(settings, VERDICT), EventHeaders(settings, PAIR)
-        places = [b"%b:%d:%d" % (topic.encode(), *place) for place in zip(partitions, offsets, strict=True)]
+        names = [b"%b:%d:%d" % place for place in places]
         kinds = judgement.kinds.tolist()
         for i in counted:
             time = times[i]
@@ -106,13 +99,13 @@ class Records:
             records = self.verdicts.get(partitions[i])
             if records is None:
                 records = self.verdicts[partitions[i]] = []
-            event = of_verdicts.of(places[i], source.signed_at)
+            event = of_verdicts.of(names[i], source.signed_at)
             records.append((plain(ids[i]), value, [*headers.get(i, _NONE), *_KINDS[kinds[i]], *event], None))
             self.size += len(value) + len(ids[i]) + carried.get(i, 0) + _KIND_BYTES[kinds[i]] + header_bytes(event)
         for number, (i, older, head) in enumerate(pairs(judgement, settings.verify)):
             value = b"%b%b%b}" % (head, ends[i], detected)
             key = b"[%b,%b]" % (older, ids[i])
-            event = of_pairs.of(b"%b:%d" % (places[i], number), source.signed_at)
+            event = of_pairs.of(b"%b:%d" % (names[i], number), source.signed_at)
             row = key, value, [*headers.get(i, _NONE), *event], None
             self.pairs.setdefault(partitions[i], []).append(row)
             self.size += len(value) + len(key) + carried.get(i, 0) + header_bytes(event)
@@ -151,12 +144,14 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
     }
 
 
-def _tombstones(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
+def _tombstones(judgement: Judgement, replies: Sequence[Reply], topics: Topics) -> dict[int, bytes]:
     """For documents that ended a kept document: a field that says so, and where the new representatives are in the
-    documents topic. Includes representatives chosen only now for documents that ended earlier."""
+    documents topics. Includes representatives chosen only now for documents that ended earlier."""
 
     def place(shard: int, seq: int) -> bytes:
-        return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *replies[shard].representatives[seq])
+        source, offset = replies[shard].representatives[seq]
+        topic, partition = topics.place(source)
+        return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), partition, offset)
 
     found = {}
     for i in judgement.removals.tolist():

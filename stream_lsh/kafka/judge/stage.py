@@ -119,7 +119,7 @@ class JudgeStage(Stage):
         found = await known_at(settings, self.role, self._input)
         if found is None:
             found = 0, await self._begin()
-        position, judged = found[0], Judged.of(found[1], group, self._topics.documents)
+        position, judged = found[0], Judged.of(found[1], group, self._topics.listed)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
         READING.missing(self._input, position, bounds[self._input])
         await self._commit({}, position, judged)  # a commit may be lost, or without a record
@@ -156,7 +156,7 @@ class JudgeStage(Stage):
             what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
             group = self._topics.group(self.role)
             raise await offset_lost(self.settings, group, self._input, f", but {what}", "repeat verdicts or miss some")
-        return Judged(-1, self._topics.documents, 0).metadata()
+        return Judged(-1, self._topics.listed, 0).metadata()
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = self._deciding = None
@@ -216,7 +216,7 @@ class JudgeStage(Stage):
                 frame = gather.take()
                 if frame is None:
                     break
-                work = frame.replies, self._deciding, self._topics.documents, self.settings
+                work = frame.replies, self._deciding, self.settings
                 if sum(len(reply) for reply in frame.replies) > BLOCKING_BYTES:
                     await asyncio.to_thread(records.judge, *work)
                 else:
@@ -232,7 +232,7 @@ class JudgeStage(Stage):
                 if values:
                     outputs[topic, 0] = self._rows(values, [offset for offset, *_ in records.frames])
             self._decided += records.documents
-            said = Judged(gather.last, self._topics.documents, self._decided)
+            said = Judged(gather.last, self._topics.listed, self._decided)
             await self._commit(outputs, self._needed(gather), said)
             self._count(records, time.perf_counter() - began)
 
@@ -258,7 +258,7 @@ class JudgeStage(Stage):
             return
         position = self._needed(gather)
         if position != self._committed:
-            await self._commit({}, position, Judged(gather.last, self._topics.documents, self._decided))
+            await self._commit({}, position, Judged(gather.last, self._topics.listed, self._decided))
 
     def _count(self, records: Records, seconds: float) -> None:
         probe = self.probe

@@ -83,12 +83,15 @@ class Elsewhere:
         self._count += len(found)
         if not self._often.due():
             return
-        partition, offset, known = found[-1].tolist()
+        source, offset, known = found[-1].tolist()
+        topics = Topics.of(self._settings)
+        topic, partition = topics.place(source)
+        other = "another topic or partition" if len(topics.sources) > 1 else f"partition {known}"
         log.warning(
             "%s: %d updates and deletions arrived from another partition than their document, so that their order is "
-            "not certain. The last one is at offset %d of partition %d, its document was in partition %d: give all "
-            "producers the id as key, and one way to choose partitions (partitioner = %s)",
-            Topics.of(self._settings).documents, self._count, offset, partition, known, self._settings.partitioner,
+            "not certain. The last one is at offset %d of partition %d, its document was in %s: give all producers the "
+            "id as key, and one way to choose partitions (partitioner = %s)",
+            topic, self._count, offset, partition, other, self._settings.partitioner,
         )  # fmt: skip
         self._count = 0
 
@@ -314,7 +317,7 @@ class Flow:
         """Log documents with which matching has failed."""
         settings, (mine, others) = self.held.settings, answer.failed
         source = Frame.decode(Sequenced.decode(value, settings).frame, settings).source
-        name = partial(source.place, Topics.of(settings).documents)
+        name = partial(source.place, Topics.of(settings).where)
         self._engine_errors.look(mine, name)
         self._engine_errors.look(others, name, f"not compared with shard {self.held.shard}")
 

@@ -29,7 +29,7 @@ from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.resolution import rows_superseded
 from stream_lsh.index.rows.deleted_rows import newly_marked
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import FAILED, ID_REUSED, PARTITION_MASK, REDELIVERED
+from stream_lsh.index.rows.layout import FAILED, ID_REUSED, REDELIVERED
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
@@ -49,7 +49,7 @@ from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply, carries, named
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.signed import signed_batch
-from stream_lsh.wire.source import Source
+from stream_lsh.wire.source import Source, row_bits
 
 REPLY_BYTES = 32 << 20  # limit of the matches in a reply
 MATCH_BYTES, HELD_BYTES = 23, 16  # size of one match without its name; with several shards and `keep` more
@@ -403,6 +403,6 @@ class Replica(Copy):
 
 def _elsewhere(known: NDArray[np.int64], status: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
     """See `Answer.elsewhere`. known: see `BatchRun.partitions`."""
-    differs = (known >= 0) & (known != source.partitions & PARTITION_MASK)
+    differs = (known >= 0) & (known != row_bits(source.partitions))
     found = np.flatnonzero(differs & (status != REDELIVERED) & (status != ID_REUSED))
     return np.column_stack((source.partitions[found], source.offsets[found], known[found]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -167,7 +168,7 @@ class Probe:
         registry.rejected.labels(role, ENGINE_ERROR)
         self.excluded = registry.excluded.labels(role)
         self._tracer = tracer()
-        self._lags: set[int] = set()
+        self._lags: set[int | str] = set()
         self._shards: set[int] = set()
 
     @property
@@ -197,12 +198,12 @@ class Probe:
         """`number` more verdicts of a kind."""
         self.registry.verdicts.labels(self.role, kind).inc(number)
 
-    def lag(self, partition: int, records: int) -> None:
+    def lag(self, partition: int | str, records: int) -> None:
         """An input partition of this member has `records` left to read."""
         self._lags.add(partition)
         self.registry.lag.labels(self.role, partition).set(records)
 
-    def assigned(self, partitions: set[int]) -> None:
+    def assigned(self, partitions: AbstractSet[int | str]) -> None:
         """The input partitions of this member. It no longer reports the lag of any others."""
         for partition in self._lags - partitions:
             self.registry.lag.remove(self.role, str(partition))

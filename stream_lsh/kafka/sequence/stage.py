@@ -91,7 +91,7 @@ class SequenceStage(Stage):
     def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
         super().__init__(settings, probe)
         self.topics = topics = Topics.of(settings)
-        self._relay = Relay(settings, probe, topics.signatures, topics.frames, self._begin, self._forget)
+        self._relay = Relay(settings, probe, [topics.signatures], topics.frames, self._begin, self._forget)
         self._accepted: Accepted
         self._window = Window(settings.decision_lag)
         self._together = Together()
@@ -338,10 +338,10 @@ class SequenceStage(Stage):
         if now - self._warned.get(gap.partition, -GAP_SECONDS) >= GAP_SECONDS:
             self._warned[gap.partition] = now
             self._relay.member.log.warning(
-                "%s, partition %d: a frame from position %d on is ignored until what is missing before it has come "
+                "%s: a frame from position %d on is ignored until what is missing before it has come "
                 "(%s). If its signer has not failed, %s has lost frames: restart all workers of sign with "
-                "--accept-deleted-records %s, and their documents are signed again", self.topics.documents,
-                gap.partition, gap.begins,
+                "--accept-deleted-records %s, and their documents are signed again", self.topics.where(gap.partition),
+                gap.begins,
                 "nothing accepted yet" if gap.accepted < 0 else f"accepted up to {gap.accepted}",
                 self.topics.signatures, place_of(self._relay.place(0), offset),
             )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
 from stream_lsh.kafka.sign.records import NONE_LEFT_OUT, columns_of, headers_of
 from stream_lsh.wire.frames import CONTINUES, Frame
-from stream_lsh.wire.source import Headers, Record, Source, header_bytes
+from stream_lsh.wire.source import TOPIC_BITS, Headers, Record, Source, header_bytes
 
 HEADER_BYTES = 128 << 10
 """Limit for a document's trace headers: its verdict and every pair repeat them, and their topics accept 1 MiB."""
@@ -31,6 +31,7 @@ class Chunk:
     """Consecutive records of one source partition.
 
     Attributes:
+        partition: its number (TOPIC_BITS).
         begins, ends: positions, `ends` exclusive. Transaction markers and compaction may leave gaps.
         first: see `frames`.
     """
@@ -136,7 +137,7 @@ class Framer:
             left_out: records that are rejected unread, by place.
         """
         records = [record for chunk in chunks for record in chunk.records]
-        columns = columns_of(records, self._settings, self._schemas, left_out)
+        columns = self._columns(chunks, left_out)
         headers = headers_of(records, self._names)
         carried = {i: header_bytes(found) for i, found in headers.items()}
         for i in [i for i, size in carried.items() if size > HEADER_BYTES]:
@@ -149,6 +150,17 @@ class Framer:
         batch = _Batch(chunks, columns, headers)
         bounds = self._bounds(columns, carried)
         return [frame for begin, end in pairwise(bounds) for frame in self._signed(batch.part(begin, end), now)]
+
+    def _columns(self, chunks: list[Chunk], left_out: Mapping[int, Rejection]) -> Columns:
+        """The documents of the chunks, those of each topic by its settings."""
+        topics, parts, place = [*self._settings.by_topic.values()], list[Columns](), 0
+        for topic, found in groupby(chunks, lambda chunk: chunk.partition >> TOPIC_BITS):
+            records = [record for chunk in found for record in chunk.records]
+            here = {i - place: why for i, why in left_out.items() if place <= i < place + len(records)}
+            schemas = self._schemas if topics[topic].document_format == "registry" else None
+            parts.append(columns_of(records, topics[topic], schemas, here))
+            place += len(records)
+        return Columns.chained(parts)
 
     def _bounds(self, columns: Columns, carried: Mapping[int, int]) -> list[int]:
         """Where frames begin, by their estimated sizes, and the end of the last. carried: bytes of headers, by

@@ -23,7 +23,7 @@ from stream_lsh.kafka.consumer.state import recorded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
-from stream_lsh.wire.source import Record
+from stream_lsh.wire.source import TOPIC_BITS, Record
 
 READING = Reading(
     "documents", "read",
@@ -64,6 +64,7 @@ class Note:
         last: the last record before the position, if one was read.
         begun: nothing of this partition was sent when this was committed.
         paused: the `since` of the pause in which nothing more is read and everything read is delivered; 0 = none.
+        number: of its topic among the documents topics.
     """
 
     fingerprint: str
@@ -72,6 +73,7 @@ class Note:
     last: Last | None = None
     begun: bool = False
     paused: int = 0
+    number: int = 0
 
     def metadata(self) -> str:
         """The metadata of the position itself."""
@@ -89,6 +91,8 @@ class Note:
             found["begun"] = True
         if self.paused:
             found["paused"] = self.paused
+        if self.number:
+            found["number"] = self.number
         return orjson.dumps(found).decode()
 
     @classmethod
@@ -108,9 +112,21 @@ class Note:
             last = Last(*found["last"]) if "last" in found else None
             return cls(
                 found["fingerprint"], found["format"], found["partitioner"], last,
-                found.get("begun", False), found.get("paused", 0),
+                found.get("begun", False), found.get("paused", 0), found.get("number", 0),
             )  # fmt: skip
         raise StoreError(f"the commits of the consumer group {group} are not from signers ({text[:80]!r}): delete it")
+
+    def check_number(self, number: int, source: str) -> None:
+        """Check that the topic has this number among the documents topics.
+
+        Raises:
+            StoreError: it has another one.
+        """
+        if self.number != number:
+            raise StoreError(
+                f"{source} is number {self.number + 1} of the documents topics so far, and number {number + 1} here: "
+                "keep the order of the tables [documents.TOPIC], and add a new one behind them"
+            )
 
     def check(self, fingerprint: str, format: str, partitioner: str, source: str) -> None:
         """Check that a signer with these settings may continue. With other settings it would add frames that no
@@ -179,11 +195,11 @@ def known(
     """
     found = {partition: place for partition, place in notes.items() if place[1].begun}
     for partition, (position, fingerprint) in positions.items():
-        at, note = notes.get(partition, (position, Note(fingerprint, None, None)))
+        at, note = notes.get(partition, (position, Note(fingerprint, None, None, number=partition >> TOPIC_BITS)))
         same = at == position
         found[partition] = position, Note(
             fingerprint, note.format, note.partitioner, note.last if same else None,
-            paused=note.paused if same else 0,
+            paused=note.paused if same else 0, number=note.number,
         )  # fmt: skip
     return found
 
@@ -266,13 +282,18 @@ def frames_lost(settings: KafkaSettings) -> bool:
     return any(place.startswith(f"{topic}:") for place in settings.accept_deleted_records)
 
 
-def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> StoreError | None:
-    """The error if the signers' group has commits for other topics but none for this source."""
-    if not commits or source in commits:
+def another_topic(topics: Topics, commits: Mapping[str, object]) -> StoreError | None:
+    """The error if the signers' group has commits for a topic that is no documents topic any more."""
+    if commits.keys() <= {*topics.sources}:
         return None
+    read = f"{topics.prefix} has read {', '.join(sorted(commits))} so far, and"
+    if len(topics.sources) == len(commits) == 1:
+        return StoreError(
+            f"{read} documents_topic is {topics.documents} now: use one topic_prefix for one documents topic"
+        )
     return StoreError(
-        f"{prefix} has read {', '.join(sorted(commits))} so far, and documents_topic is {source} now: use one "
-        "topic_prefix for one documents topic"
+        f"{read} the documents topics are {', '.join(topics.sources)} now: keep a table [documents.TOPIC] for each "
+        "topic that was read"
     )
 
 

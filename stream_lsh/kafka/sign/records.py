@@ -33,7 +33,7 @@ def columns_of(
     With a window, a document without event time gets the record's timestamp and is marked as `stamped`.
 
     With `id_field` = LINE_ID the id is "topic:partition:offset". With `key_is_id`, a record without a value deletes the
-    id that is its key. With a `time_field` such a record has no event time.
+    id that is its key. With a `time_field` such a record has no event time. `id_prefix` is before each id.
 
     Args:
         schemas: with `document_format` = registry; those of the records were fetched.
@@ -44,18 +44,34 @@ def columns_of(
         columns = _texts(records, values, rejected, settings)
     else:
         columns = _objects(records, values, rejected, settings, schemas)
-    if settings.key_is_id is None:
-        return columns
+    if settings.key_is_id is not None:
+        columns = _with_tombstones(columns, records, settings.key_is_id, left_out)
+    return prefixed(columns, settings)
+
+
+def _with_tombstones(
+    columns: Columns, records: Sequence[Record], kind: str, left_out: Mapping[int, Rejection]
+) -> Columns:  # fmt: skip
     deleted, rejected = list(columns.deleted), columns.rejected
     for i, record in enumerate(records):
         if record.value is None and i not in left_out:
             try:
-                columns.ids[i] = key_id(record.key, settings.key_is_id)
+                columns.ids[i] = key_id(record.key, kind)
                 deleted.append(i)
                 del rejected[i]
             except Exception as error:
                 rejected[i] = rejection_of(error)
     return replace(columns, deleted=sorted(deleted))
+
+
+def prefixed(columns: Columns, settings: KafkaSettings) -> Columns:
+    """The documents with `id_prefix` before each id."""
+    if not settings.id_prefix:
+        return columns
+    ids = [settings.prefixed(id) for id in columns.ids]
+    why = Rejection("id_too_long", f"the id has more than {MAX_ID_BYTES} bytes as JSON with its id_prefix")
+    long = {i: why for i, id in enumerate(ids) if len(id) > MAX_ID_BYTES}
+    return replace(columns, ids=[b"null" if i in long else id for i, id in enumerate(ids)]).rejecting(long)
 
 
 def _objects(

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import ClassVar
 
 from stream_lsh.embedded.engine_errors import EngineErrors
@@ -49,7 +51,7 @@ from stream_lsh.kafka.sign.position import (
 )  # fmt: skip
 from stream_lsh.kafka.topics import configs_of, limits_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
-from stream_lsh.wire.source import Record, is_passed_over
+from stream_lsh.wire.source import TOPIC_BITS, Record, is_passed_over, output_of
 
 # A fetch request per document would cost more than all other work on it.
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
@@ -61,7 +63,7 @@ NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes ol
 KEPT_SECONDS = 10.0  # between two notes of a partition in the topic `state`, once one has a record, unless it pauses
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
 LAST_SECONDS = 3.0  # for which a stop waits for what is being signed
-ENDED = "a worker has ended while it signed %s, partition %d, offsets %d to %d: signing them in smaller batches"
+ENDED = "a worker has ended while it signed %s, offsets %d to %d: signing them in smaller batches"
 REGISTRY, REGISTRY_SECONDS = "registry", (0.1, 5.0)  # reason of stalls; shortest and longest pause between attempts
 
 
@@ -74,12 +76,13 @@ class SignStage(Stage):
         super().__init__(settings, probe)
         self.topics = topics = Topics.of(settings)
         self._relay = Relay(
-            settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note, self._placed
+            settings, probe, topics.sources, topics.signatures, self._begin, self._forget, self._note, self._placed
         )
         self.log = self._relay.member.log
+        self._given = [*settings.by_topic.values()]
         self._pacing = Pacing(settings.linger_ms / 1000)
         self._framer: Framer
-        self._attempts = Attempts(settings.data_folder, topics.documents, settings.frame_documents)
+        self._attempts = Attempts(settings.data_folder, topics.listed, settings.frame_documents)
         self._schemas: Schemas | None = None
         self._absent = Often(SAY_SECONDS)
         self._engine_errors = EngineErrors(self.log)
@@ -102,7 +105,7 @@ class SignStage(Stage):
 
     async def run(self, stop: asyncio.Event) -> None:
         for partition, first, end in self._attempts.found:
-            self.log.warning(ENDED, self.topics.documents, partition, first, end - 1)
+            self.log.warning(ENDED, self.topics.where(partition), first, end - 1)
         try:
             await self._relay.run(
                 stop, self._fetch, self._sign, self._watch_holds, prepare=self._prepare, isolation="read_committed"
@@ -113,10 +116,11 @@ class SignStage(Stage):
             elif self._underway is not None:  # what is still being signed after that counts as an attempt
                 await asyncio.wait([self._underway], timeout=LAST_SECONDS)
 
-    def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
-        given = self.settings
+    def _noted(self, partition: int, last: Last | None, *, begun: bool = False) -> Note:
+        number = partition >> TOPIC_BITS
+        given = self._given[number]
         return Note(
-            given.fingerprint, given.document_format, given.partitioner, last, begun, self._at_rest.since
+            given.fingerprint, given.document_format, given.partitioner, last, begun, self._at_rest.since, number
         )  # fmt: skip
 
     async def _prepare(self) -> None:
@@ -128,10 +132,10 @@ class SignStage(Stage):
             self.probe.idle()
             await asyncio.sleep(KEY_SECONDS)
         key = found[1].key
-        if self.settings.document_format == "registry":
+        if any(given.document_format == "registry" for given in self._given):
             from stream_lsh.kafka.registry.client import Client  # of the extra registry
 
-            self._schemas = Schemas(Client(self.settings))
+            self._schemas = Schemas(Client(next(given for given in self._given if given.document_format == "registry")))
             self.probe.stalled(REGISTRY, 0)
         settings, topics = self.settings, self.topics
         limits = await limits_of(self._relay.admin, settings, topics.signatures, topics.unique)
@@ -144,12 +148,15 @@ class SignStage(Stage):
         for place in places.values():
             if place.warning:
                 self.log.warning("%s", place.warning)
-        everything = self._relay.member.consumer.partitions_for_topic(self.topics.documents) or ()
-        self._pacing.share = len(partitions) / max(len(everything), len(partitions))
+        consumer = self._relay.member.consumer
+        everything = sum(len(consumer.partitions_for_topic(topic) or ()) for topic in self.topics.sources)
+        self._pacing.share = len(partitions) / max(everything, len(partitions))
         self._at_rest = Pause()  # only valid for the partitions that it was measured for
         # Written before anything is sent, so that a missing position is known to be lost.
         found = {p: place for p, place in places.items() if place.new or place.last is not None}
-        await self._note({p: (place.position, self._noted(place.last, begun=place.new)) for p, place in found.items()})
+        await self._note(
+            {p: (place.position, self._noted(p, place.last, begun=place.new)) for p, place in found.items()}
+        )
         pause = await self._paused(lost=True)
         have = await output_partitions(self._relay.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
@@ -186,23 +193,23 @@ class SignStage(Stage):
             await commit_alone(self._relay.admin, self.topics.group(NOTES), texts)
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
-        source, group = self.topics.documents, self.topics.group(NOTES)
-        commits = await all_committed(self._relay.admin, self.topics.group(self.role))
-        notes = await all_committed(self._relay.admin, group)
-        if (error := another_topic(source, self.topics.prefix, {**notes, **commits})) is not None:
+        topics, group = self.topics, self.topics.group(NOTES)
+        commits = await all_committed(self._relay.admin, topics.group(self.role))
+        written = await all_committed(self._relay.admin, group)
+        if (error := another_topic(topics, {**written, **commits})) is not None:
             raise error
-        found = known(
-            commits.get(source, {}),
-            {partition: (at, Note.of(text, group)) for partition, (at, text) in notes.get(source, {}).items()},
-        )
+        notes = {p: (at, Note.of(text, group)) for p, (at, text) in topics.numbered(written).items()}
+        found = known(topics.numbered(commits), notes)
         known_to = await sequenced(self._relay.admin, self.topics)
         accepted = {} if known_to is None else known_to[1].positions
         if lost := set(partitions) - found.keys():
-            records = (await state.recorded(self.settings, self.role)).get(source, {})
+            records = topics.numbered(await state.recorded(self.settings, self.role))
             there = {p: (at, Note.of(text, group)) for p, (at, text) in records.items() if p in lost}
             found |= recovered(there, accepted)
-        for _, note in found.values():
-            given = self.settings
+        for partition, (_, note) in found.items():
+            given = self._given[partition >> TOPIC_BITS]
+            source = topics.place(partition)[0]
+            note.check_number(partition >> TOPIC_BITS, source)
             note.check(given.fingerprint, given.document_format, given.partitioner, source)
         reached = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
         bounds = await self._relay.bounds({p: reached.get(p, 0) for p in partitions})
@@ -216,23 +223,23 @@ class SignStage(Stage):
         of partitions of the outputs). The start of an excluded partition is committed like any other, so that a loss
         is noticed."""
         positions, consumer = self._relay.positions, self._relay.member.consumer
-        before, self._excluded = self._excluded, {partition for partition in positions if partition >= have}
+        before, self._excluded = self._excluded, {partition for partition in positions if output_of(partition) >= have}
         held, still = set(map(self._relay.place, positions if pause else self._excluded)), consumer.paused()
         consumer.pause(*held - still)
         consumer.resume(*still - held)
         self.probe.excluded.set(len(self._excluded))
         if self._excluded - before:
-            self.log.warning(
-                "%s has partitions %s, which the outputs do not have: documents in them wait until "
-                "`stream-lsh kafka topics create` has added those", self.topics.documents,
-                ", ".join(map(str, sorted(self._excluded))),
-            )  # fmt: skip
+            for topic, found in groupby(map(self.topics.place, sorted(self._excluded)), itemgetter(0)):
+                self.log.warning(
+                    "%s has partitions %s, which the outputs do not have: documents in them wait until "
+                    "`stream-lsh kafka topics create` has added those", topic, ", ".join(str(p) for _, p in found),
+                )  # fmt: skip
         elif before != self._excluded:
-            self.log.info("the outputs now have the partitions of %s that were left out", self.topics.documents)
+            self.log.info("the outputs now have the partitions of %s that were left out", self.topics.listed)
         if pause and pause != self._pause:
-            self.log.warning("reading nothing more of %s: %s", self.topics.documents, pause.by)
+            self.log.warning("reading nothing more of %s: %s", self.topics.listed, pause.by)
         elif self._pause and not pause:
-            self.log.info("reading %s again", self.topics.documents)
+            self.log.info("reading %s again", self.topics.listed)
             self._at_rest = pause
         self._pause = pause
 
@@ -240,7 +247,7 @@ class SignStage(Stage):
         """Runs beside reading, which must not wait for a moving coordinator."""
         while True:
             await asyncio.sleep(HELD_SECONDS)
-            epoch, have = self._relay.epoch, max(self._relay.positions, default=0) + 1
+            epoch, have = self._relay.epoch, max(map(output_of, self._relay.positions), default=0) + 1
             pause = await self._paused(lost=bool(self._pause))
             if self._excluded:
                 have = await output_partitions(self._relay.admin, self.settings)
@@ -264,7 +271,7 @@ class SignStage(Stage):
         if not (self._pending or self._signing) and self._relay.at_rest:
             self._at_rest = self._pause
             self._relay.reached(
-                {p: (position, self._noted(self._lasts.get(p))) for p, position in self._relay.positions.items()}
+                {p: (position, self._noted(p, self._lasts.get(p))) for p, position in self._relay.positions.items()}
             )
 
     def _forget(self) -> None:
@@ -338,7 +345,7 @@ class SignStage(Stage):
         if partition in self._again and (records or ends > self._again[partition].offset):
             await self._compare(partition, self._again.pop(partition), records[0] if records else None)
             records = [record for record in records if record.offset >= begins]
-        records = [record for record in records if not is_passed_over(record, self.settings)]
+        records = [record for record in records if not is_passed_over(record, self._given[partition >> TOPIC_BITS])]
         if ends > begins:
             self._relay.positions[partition] = ends
             self._pending.add(Chunk(partition, records, begins, ends))
@@ -356,26 +363,30 @@ class SignStage(Stage):
         else:
             if (await self._relay.bounds({partition: last.offset}))[partition][0] > last.offset:
                 return  # deleted by retention meanwhile
-            source = self.topics.documents
+            source = self.topics.place(partition)[0]
             policy = (await configs_of(self._relay.admin, [source])).get(source, {}).get("cleanup.policy", "compact")
             if "compact" in policy:
                 self.log.info(
-                    "%s, partition %d: the record at offset %d, which was read last, is compacted away, so it is not "
-                    "certain that the topic is the same", self.topics.documents, partition, last.offset,
+                    "%s: the record at offset %d, which was read last, is compacted away, so it is not certain that "
+                    "the topic is the same", self.topics.where(partition), last.offset,
                 )  # fmt: skip
                 return
             what = "no record"
         raise StoreError(
-            f"{self.topics.documents}, partition {partition}, has {what} at offset {last.offset}, which was read last: "
+            f"{self.topics.where(partition)}, has {what} at offset {last.offset}, which was read last: "
             "the topic was deleted and made again, or the brokers have lost its end, and it has new records since. It "
             "is unknown which of its documents were judged: read it under another topic_prefix."
         )
 
     async def _fetch_schemas(self, pool: ThreadPoolExecutor, schemas: Schemas, chunks: Sequence[Chunk]) -> None:
         """Fetch the schemas that records need. While the registry is absent this waits."""
-        records = [record for chunk in chunks for record in chunk.records]
-        keys = [record.key for record in records] if self.settings.envelope == "debezium" else []
-        missing, epoch = schemas.missing([*keys, *(record.value for record in records)]), self._relay.epoch
+        values = list[bytes | None]()
+        for chunk in chunks:
+            given = self._given[chunk.partition >> TOPIC_BITS]
+            if given.document_format == "registry":
+                values += [record.key for record in chunk.records if given.envelope == "debezium"]
+                values += [record.value for record in chunk.records]
+        missing, epoch = schemas.missing(values), self._relay.epoch
         pause, longest = REGISTRY_SECONDS
         try:
             while missing and epoch == self._relay.epoch:  # records of another epoch are not sent
@@ -440,7 +451,7 @@ class SignStage(Stage):
             self.probe.traced(seconds, frame.documents, frame.source.headers.values)
         async with self._relay.member.working:
             for frame in frames if epoch == self._relay.epoch else ():
-                self._engine_errors.look(frame.source.rejected, partial(frame.source.place, self.topics.documents))
+                self._engine_errors.look(frame.source.rejected, partial(frame.source.place, self.topics.where))
                 self._lasts |= frame.lasts
-                marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
+                marks = {p: (position, self._noted(p, self._lasts.get(p))) for p, position in frame.positions.items()}
                 await self._relay.send([(0, frame.data)], marks, frame.documents)

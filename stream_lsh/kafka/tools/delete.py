@@ -45,11 +45,15 @@ def lines(settings: KafkaSettings, ids: Iterable[str | int]) -> Iterator[list[Li
 
 
 def line_of(settings: KafkaSettings, id: str | int, number: int) -> Line:
-    """The record that deletes an id. number: its position in the list of ids.
+    """The record that deletes an id, as verdicts have it. number: its position in the list of ids.
 
     Raises:
-        UsageError: the id is invalid.
+        UsageError: the id is invalid, or does not begin with `id_prefix`.
     """
+    if prefix := settings.id_prefix:
+        if not str(id).startswith(prefix):
+            raise UsageError(f"{str(id)[:100]!a} does not begin with {prefix}, as all ids of its documents topic do")
+        id = str(id).removeprefix(prefix)
     try:
         json = id_text(id)
         plain = str(id).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -47,6 +47,7 @@ class Standing:
         forward: None if it has never run.
         folded: the last frame that is folded into groups; None without groups.
         kept: the position of the sequencer's checkpoint, -1 before the first; None if it does not matter.
+        where: names a source partition of several topics.
     """
 
     reading: tuple[int, ...] = ()
@@ -59,6 +60,7 @@ class Standing:
     forward: Mapping[int, Way] | None = None
     folded: int | None = None
     kept: int | None = None
+    where: Callable[[int], str] | None = None
 
     @property
     def documents(self) -> int:
@@ -70,7 +72,7 @@ class Standing:
         found = []
         if self.reading:
             found.append(
-                f"sign may still read partition {_listed(self.reading)}: its signer has not confirmed the pause yet"
+                f"sign may still read {self._listed(self.reading)}: its signer has not confirmed the pause yet"
             )
         known = {} if self.accepted is None else self.accepted.positions
         missing = [partition for partition, to in self.signed.items() if to > known.get(partition, 0)]
@@ -78,7 +80,7 @@ class Standing:
         if at < end:
             found.append(f"sequence has {count(end - at, 'frame')} to read")
         elif missing:
-            found.append(f"sequence has not read all signed documents of partition {_listed(missing)}")
+            found.append(f"sequence has not read all signed documents of {self._listed(missing)}")
         elif self.kept is not None and self.kept < at and self.accepted is not None:
             found.append("sequence has not written its checkpoint yet")
         for shard, (at, end) in sorted(self.match.items()):
@@ -94,9 +96,10 @@ class Standing:
             found.append(f"group has frames to fold, after frame {self.folded}")
         return found
 
-
-def _listed(partitions: tuple[int, ...] | list[int]) -> str:
-    return ", ".join(map(str, sorted(partitions)))
+    def _listed(self, partitions: Iterable[int]) -> str:
+        if self.where is None:
+            return f"partition {', '.join(map(str, sorted(partitions)))}"
+        return "; ".join(map(self.where, sorted(partitions)))
 
 
 async def mark(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Pause) -> None:
@@ -191,9 +194,9 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
         return {at.partition: (found.get(at.partition, (begins[at], ""))[0], ends[at]) for at in places}
 
     group, noted = topics.group("sign"), topics.group(NOTES)
-    sources = [place.partition for place in await partitions_of(client, topics.documents)]
-    commits = await committed(client, group, topics.documents)
-    notes = await committed(client, noted, topics.documents)
+    sources = [topics.number(*place) for topic in topics.sources for place in await partitions_of(client, topic)]
+    commits = topics.numbered(await all_committed(client, group))
+    notes = topics.numbered(await all_committed(client, noted))
     found = known(commits, {partition: (at, Note.of(text, noted)) for partition, (at, text) in notes.items()})
     reads: tuple[int, ...] = ()
     if (await group_of(client, group)).state not in _WITHOUT_MEMBERS:
@@ -214,7 +217,10 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
         name = topics.group("group")
         grouped = await committed(client, name, topics.memberships)
         folded = Folded.of(grouped[0][1], name).last if 0 in grouped else -1
-    return Standing(reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward, folded, kept)
+    return Standing(
+        reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward, folded, kept,
+        topics.where if len(topics.sources) > 1 else None,
+    )  # fmt: skip
 
 
 async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int, Way]:

@@ -41,7 +41,7 @@ from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.parts import Adjacent
-from stream_lsh.wire.source import Source
+from stream_lsh.wire.source import TOPIC_BITS, Source, output_of
 
 log = logging.getLogger("stream_lsh.kafka.tools.from_changelog")
 
@@ -226,7 +226,7 @@ class _Restoring:
                 if all(to <= accepted.positions.get(partition, -1) for partition, _, to, _ in segments.tolist()):
                     return
                 frame = await asyncio.to_thread(Frame.of, signer, self._new, columns, segments, source)
-                engine_errors.look(source.rejected, partial(source.place, Topics.of(old).documents))
+                engine_errors.look(source.rejected, partial(source.place, Topics.of(old).where))
                 data = frame.encode(self._new)
                 future = await underway.send(self._topics.signatures, 0, data)
                 future.add_done_callback(seen)
@@ -266,16 +266,20 @@ class _Restoring:
             StoreError: there are workers already.
         """
         new, topics, positions = self._new, self._topics, self._segments.positions
-        note = Note(new.fingerprint, new.document_format, new.partitioner)
-        documents = {partition: TopicPartition(topics.documents, partition) for partition in positions}
-        verdicts = [TopicPartition(topics.verdicts, partition) for partition in positions]
+        marks = dict[TopicPartition, tuple[int, Note]]()
+        for partition, to in positions.items():
+            place = TopicPartition(*topics.place(partition))
+            given = new.by_topic[place.topic]
+            number = partition >> TOPIC_BITS
+            marks[place] = to, Note(given.fingerprint, given.document_format, given.partitioner, number=number)
+        verdicts = [TopicPartition(topics.verdicts, partition) for partition in {*map(output_of, positions)}]
         # After all written verdicts, even if their transaction marker is not written yet.
         async with reading(new, isolation_level="read_uncommitted") as consumer:
             ends = await consumer.end_offsets(verdicts)
-        for group, text in (("sign", note.metadata()), (NOTES, note.text())):
-            signed = {documents[partition]: (to, text) for partition, to in positions.items()}
+        for group, text in (("sign", Note.metadata), (NOTES, Note.text)):
+            signed = {place: (to, text(note)) for place, (to, note) in marks.items()}
             await commit_alone(self._client, topics.group(group), signed)
-        forwarded = {documents[partition]: (to, "") for partition, to in positions.items()}
+        forwarded = {place: (to, "") for place, (to, _) in marks.items()}
         forwarded |= {place: (end, "") for place, end in ends.items()}
         await commit_alone(self._client, topics.group("forward"), forwarded)
         await mark(self._client, self._new, Pause())

@@ -28,6 +28,7 @@ from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.sequenced import Sequenced, split_frames
+from stream_lsh.wire.source import output_of
 
 FETCH_BYTES = 1 << 20  # per partition; a larger record is sent all the same
 READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
@@ -88,24 +89,35 @@ class Observer:
             nexts={shard: found for shard, found in nexts.items() if isinstance(found, Next)},
             unread=next((found for found in nexts.values() if isinstance(found, str)), None),
             kept=await self._kept(),
-            sources=len(partitions["documents"]),
+            sources=max(map(output_of, partitions["documents"]), default=-1) + 1,
             outputs=await output_partitions(self._client, self._settings),
             answers=await self._answers(groups),
             pause=await pause_of(self._client, self._topics) or Pause(),
+            documents=self._topics.sources if len(self._topics.sources) > 1 else (),
         )
 
     def _place(self, topic: str, partition: int) -> TopicPartition:
+        if topic == "documents":
+            return TopicPartition(*self._topics.place(partition))
         return TopicPartition(self._names[topic], partition)
 
+    def _number(self, place: TopicPartition) -> int:
+        """The reverse of `_place`."""
+        if place.topic in self._topics.sources:
+            return self._topics.number(*place)
+        return int(place.partition)
+
     async def _partitions(self) -> dict[str, list[int]]:
-        """The partitions of each topic."""
-        if lacking := sorted(set(self._names.values()) - set(await self._client.list_topics())):
+        """The partitions of each topic; those of the documents topics by their numbers."""
+        names = [*{*self._names.values(), *self._topics.sources}]
+        if lacking := sorted(set(names) - set(await self._client.list_topics())):
             raise missing(self._settings, lacking, "; check topic_prefix")
-        described = await self._client.describe_topics(list(self._names.values()))
-        found = {
-            topic["topic"]: sorted(partition["partition"] for partition in topic["partitions"]) for topic in described
+        described = await self._client.describe_topics(names)
+        found = {topic["topic"]: [partition["partition"] for partition in topic["partitions"]] for topic in described}
+        documents = {topic: dict.fromkeys(found[topic]) for topic in self._topics.sources}
+        return {attribute: sorted(found[name]) for attribute, name in self._names.items()} | {
+            "documents": sorted(self._topics.numbered(documents))
         }
-        return {attribute: found[name] for attribute, name in self._names.items()}
 
     async def _readers(self, partitions: Mapping[str, Sequence[int]], commits: Mapping[str, Commits]) -> list[Reader]:
         reads = {role: READS[role] for role in self._settings.roles}
@@ -116,10 +128,10 @@ class Observer:
         found = []
         for role, topics in reads.items():
             for topic in topics:
-                committed = commits[role].get(self._names[topic], {})
                 for partition in partitions[topic]:
                     place = self._place(topic, partition)
-                    position = committed[partition][0] if partition in committed else None
+                    committed = commits[role].get(place.topic, {})
+                    position = committed[place.partition][0] if place.partition in committed else None
                     found.append(Reader(role, topic, partition, begins[place], ends[place], position))
         return found
 
@@ -166,9 +178,9 @@ class Observer:
             for r in readers if (r.role, r.topic) == ("sign", "documents")
         }  # fmt: skip
         records = await self._first(wanted)
-        found: dict[int, tuple[int, float | None]] = {place.partition: (0, None) for place, _ in wanted}
+        found: dict[int, tuple[int, float | None]] = {self._number(place): (0, None) for place, _ in wanted}
         for (place, begin), record in records.items():
-            found[place.partition] = wanted[place, begin] - record.offset, record.timestamp / 1000
+            found[self._number(place)] = wanted[place, begin] - record.offset, record.timestamp / 1000
         return found
 
     async def _judged(self, readers: Sequence[Reader]) -> dict[int, int]:
@@ -176,14 +188,17 @@ class Observer:
         out."""
         found: dict[int, int] = {}
         verdicts = {reader.partition: reader for reader in readers if reader.topic == "verdicts"}
+        sources = {reader.partition for reader in readers if reader.topic == "documents"}
         for back in BACK:
-            left = [reader for p, reader in verdicts.items() if p not in found and reader.end > reader.begin]
+            open_ = set(map(output_of, sources - found.keys()))
+            left = [reader for p, reader in verdicts.items() if p in open_ and reader.end > reader.begin]
             places = {self._place("verdicts", r.partition): max(r.begin, r.end - back) for r in left}
             for place, records in (await self._read(places, whole=True) if places else {}).items():
                 for record in records:
                     with suppress(StoreError):  # a foreign record
-                        after = read_verdict(record, self._names["documents"]).document + 1
-                        found[place.partition] = max(after, found.get(place.partition, 0))
+                        verdict = read_verdict(record, *self._topics.sources)
+                        source = self._topics.number(verdict.topic, place.partition)
+                        found[source] = max(verdict.document + 1, found.get(source, 0))
         for reader in readers:  # retention may have deleted the verdicts, or the last ones were all aborted
             if (reader.role, reader.topic) == ("forward", "documents") and reader.position is not None:
                 found[reader.partition] = max(reader.position, found.get(reader.partition, 0))
@@ -191,13 +206,13 @@ class Observer:
 
     async def _kept(self) -> dict[str, float | None]:
         """How long records are kept, in seconds; None: for ever."""
-        configs = await configs_of(self._client, list(self._names.values()))
+        topics = {attribute: (name,) for attribute, name in self._names.items()} | {"documents": self._topics.sources}
+        configs = await configs_of(self._client, [name for names in topics.values() for name in names])
         found: dict[str, float | None] = {}
-        for attribute, name in self._names.items():
-            config = configs.get(name, {})
-            kept = int(config.get("retention.ms", -1))
-            deleted = "delete" in config.get("cleanup.policy", "delete")
-            found[attribute] = kept / 1000 if kept >= 0 and deleted else None
+        for attribute, names in topics.items():
+            given = [configs.get(name, {}) for name in names]
+            kept = [int(c.get("retention.ms", -1)) for c in given if "delete" in c.get("cleanup.policy", "delete")]
+            found[attribute] = min((ms / 1000 for ms in kept if ms >= 0), default=None)
         return found
 
     async def _answers(self, groups: Mapping[str, Group]) -> list[Answer] | None:

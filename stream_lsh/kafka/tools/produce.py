@@ -213,8 +213,9 @@ class Feeder:
 
         Raises:
             InputError: one of them cannot be read.
+            UsageError: as `KafkaSettings.one_topic`.
         """
-        self.settings = settings
+        self.settings = settings = settings.one_topic
         self.topic = Topics.of(settings).documents
         self.excluded = LeftOut()
         self.partitions = 0

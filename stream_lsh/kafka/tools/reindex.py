@@ -15,7 +15,7 @@ from stream_lsh.errors import FormatError, StoreError, UsageError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import between, partitions_of, passed, read_from, reading
-from stream_lsh.kafka.consumer.position import committed
+from stream_lsh.kafka.consumer.position import all_committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
@@ -31,7 +31,7 @@ STILL = 10  # checks without progress after which the topic is searched for rema
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The work to be done. begins, ends: first and end offsets of the documents topic at the start, by partition."""
+    """The work to be done. begins, ends: first and end offsets at the start, by source partition."""
 
     begins: Mapping[int, int]
     ends: Mapping[int, int]
@@ -77,8 +77,9 @@ def target(settings: KafkaSettings, prefix: str, data_folder: Path | str | None 
     old = settings.data_folder.absolute()  # . has no name
     folder = data_folder or (old.with_name(f"{old.name}-{prefix}") if old.name else old / prefix)
     return changed(
-        settings, f"--to-prefix {prefix}", topic_prefix=prefix, documents_topic=Topics.of(settings).documents,
-        data_folder=folder, http_port=None,
+        settings, f"--to-prefix {prefix}", topic_prefix=prefix,
+        documents_topic=None if settings.documents else Topics.of(settings).documents, data_folder=folder,
+        http_port=None,
     )  # fmt: skip
 
 
@@ -108,12 +109,14 @@ async def prepare(settings: KafkaSettings) -> Goal:
     """
     topics = Topics.of(settings)
     async with admin(settings) as client:
-        partitions = await partitions_of(client, topics.documents)
-        if not partitions:
-            raise StoreError(
-                f"Kafka at {settings.bootstrap_servers} has no topic {topics.documents}; name the one with the "
-                "documents by --documents-topic, or by the --topic-prefix it belongs to"
-            )
+        partitions = list[TopicPartition]()
+        for topic in topics.sources:
+            partitions += (found := await partitions_of(client, topic))
+            if not found:
+                raise StoreError(
+                    f"Kafka at {settings.bootstrap_servers} has no topic {topic}; name the one with the documents by "
+                    "--documents-topic, or by the --topic-prefix it belongs to"
+                )
         signatures = await partitions_of(client, topics.signatures)
     async with reading(settings) as consumer:
         for partition in signatures:
@@ -121,7 +124,8 @@ async def prepare(settings: KafkaSettings) -> Goal:
         await create(settings)
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
-    return Goal({tp.partition: begins[tp] for tp in partitions}, {tp.partition: ends[tp] for tp in partitions})
+    numbers = {place: topics.number(*place) for place in partitions}
+    return Goal({n: begins[place] for place, n in numbers.items()}, {n: ends[place] for place, n in numbers.items()})
 
 
 async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, signatures: TopicPartition) -> None:
@@ -152,8 +156,8 @@ async def follow(
             async with admin(settings) as client:
                 while not stop.is_set():
                     # A forwarded document has a committed verdict.
-                    group = Topics.of(settings).group("forward")
-                    found = await committed(client, group, Topics.of(settings).documents)
+                    topics = Topics.of(settings)
+                    found = topics.numbered(await all_committed(client, topics.group("forward")))
                     positions = {partition: offset for partition, (offset, _) in found.items()}
                     done, rest = goal.done(positions), goal.open(positions)
                     report(done)
@@ -176,18 +180,19 @@ async def _anything(
 
     There may be none, because transaction markers take offsets, too.
     """
-    topic = Topics.of(settings).documents
+    topics = Topics.of(settings)
+    places = {partition: TopicPartition(*topics.place(partition)) for partition in positions}
     try:
         async with reading(settings) as consumer:
-            read_from(consumer, {TopicPartition(topic, partition): offset for partition, offset in positions.items()})
-            for partition in positions:
-                if not await passed(consumer, TopicPartition(topic, partition), goal.ends[partition], stop):
+            read_from(consumer, {places[partition]: offset for partition, offset in positions.items()})
+            for partition, place in places.items():
+                if not await passed(consumer, place, goal.ends[partition], stop):
                     return True
     except errors.OffsetOutOfRangeError as error:
         # Not an error here: the stages may have the documents in memory. A stage that still must read them reports it.
         log.warning(
             "records of %s at %s were deleted before they were known to be done; the workers continue with what they "
-            "have read, or report an error", topic,
+            "have read, or report an error", topics.listed,
             ", ".join(f"offset {offset} of partition {place.partition}" for place, offset in error.args[0].items()),
         )  # fmt: skip
         return True

@@ -1,4 +1,4 @@
-"""Replay: sends dead letters to the documents topic again, unchanged, and keeps the position.
+"""Replay: sends dead letters to their documents topic again, unchanged, and keeps the position.
 
 One transaction commits the sent documents and the position in the dead letters. Its producer fences every other replay:
 even if it is killed or repeated, each letter is sent at most once. A header counts the replays of a document, so that a
@@ -21,7 +21,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import existing, read_from, reading
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, Row, delivering
 from stream_lsh.kafka.consumer.position import committed
-from stream_lsh.kafka.forward.partition import LETTER, TRUNCATED
+from stream_lsh.kafka.forward.partition import LETTER, TOPIC, TRUNCATED
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
@@ -132,6 +132,21 @@ class Counts:
     too_often: int = 0
     foreign: int = 0
 
+    def by_topic(
+        self, records: Sequence[ConsumerRecord], topics: Sequence[str]
+    ) -> Mapping[str, Sequence[ConsumerRecord]]:
+        """The records by the documents topic of which they are: of several the one that a letter names."""
+        if len(topics) == 1:
+            return {topics[0]: records}
+        found: dict[str, list[ConsumerRecord]] = {topic: [] for topic in topics}
+        for record in records:
+            topic = (dict(list(record.headers)[-len(LETTER) :]).get(TOPIC) or b"").decode("utf-8", "replace")
+            if topic in found:
+                found[topic].append(record)
+            else:
+                self.foreign += 1
+        return found
+
     def chosen(self, records: Iterable[ConsumerRecord], wanted: Wanted, reached: Reached) -> list[Row]:
         """The documents to be sent for these records."""
         rows = []
@@ -169,7 +184,8 @@ async def replay(
     topics, counts = Topics.of(settings), Counts()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(admin(settings))
-        await existing(client, settings, topics.documents)
+        for topic in topics.sources:
+            await existing(client, settings, topic)
         places = await existing(client, settings, topics.dead_letters)
         deliver: Delivery | None = None
         try:
@@ -188,11 +204,14 @@ async def replay(
                 for place, reached in known.items():
                     while await consumer.position(place) < ends[place]:
                         records = await _next(consumer, place, ends[place])
-                        rows = counts.chosen(records, wanted, reached)
+                        documents = {
+                            (topic, place.partition): rows
+                            for topic, letters in counts.by_topic(records, topics.sources).items()
+                            if (rows := counts.chosen(letters, wanted, reached))
+                        }
                         # The consumer may be past the end: what follows is left for the next replay.
                         reached = reached.after(wanted, min(await consumer.position(place), ends[place]))
                         if deliver is not None:
-                            documents = {(topics.documents, place.partition): rows} if rows else {}
                             await deliver(documents, {place: (reached.offset, reached.metadata())})
                             report(counts.sent.total())
         except Failed as error:

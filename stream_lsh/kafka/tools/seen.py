@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.workers import Answer
+from stream_lsh.wire.source import TOPIC_BITS, output_of
 
 NO_PAUSE = Pause()
 
@@ -33,7 +34,8 @@ class Reader:
     """A partition as a role reads it.
 
     Attributes:
-        topic: an attribute of `Topics`.
+        topic: an attribute of `Topics`; `documents` for each documents topic.
+        partition: of documents its number among all source partitions.
         begin, end: its first and end offset.
         position: the next offset to be read; None if nothing was ever committed.
         since: timestamp of the first waiting record, seconds since 1970; None if none waits.
@@ -87,10 +89,11 @@ class Seen:
         complete: the last frame that all shards have answered, -1 before the first; None: unknown.
         nexts: the next frame of each shard, if there is one that is readable.
         kept: seconds that records are kept; None: for ever.
-        sources, outputs: numbers of partitions that documents and all outputs have.
+        sources, outputs: numbers of partitions that the largest documents topic and all outputs have.
         answers: of the workers; None if their addresses are unknown.
         unread: why frames are unreadable.
         pause: of the signers.
+        documents: the broker's names of the documents topics, if there are several.
     """
 
     now: float
@@ -108,3 +111,16 @@ class Seen:
     answers: Sequence[Answer] | None = None
     unread: str | None = None
     pause: Pause = NO_PAUSE
+    documents: Sequence[str] = ()
+
+    def place(self, topic: str, partition: int) -> tuple[str, int]:
+        """The broker's names of a partition that a reader has."""
+        if topic == "documents" and self.documents:
+            return self.documents[partition >> TOPIC_BITS], output_of(partition)
+        return self.names[topic], partition
+
+    def members(self, role: str, topic: str) -> Iterator[tuple[Member, bool]]:
+        """The members of a role, and whether each has partitions of a topic."""
+        names = {*self.documents} if topic == "documents" and self.documents else {self.names[topic]}
+        for member in self.groups[role].members:
+            yield member, any(member.partitions.get(name) for name in names)

@@ -97,7 +97,7 @@ def _decode(topic: str, record: ConsumerRecord, settings: KafkaSettings) -> obje
             return [Sequenced.decode(frame, settings) for frame in split_frames(value, settings)]
         case "matches":
             return head(value, settings)
-    return read_verdict(record, Topics.of(settings).documents)
+    return read_verdict(record, *settings.by_topic)
 
 
 async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:

@@ -181,12 +181,13 @@ def _blocked(seen: Seen, before: Seen, found: Report) -> Blocked | None:
         ]  # fmt: skip
         if still:
             reader = max(still, key=lambda reader: _age(seen, reader.since))
-            place = f"{seen.names[reader.topic]}, partition {reader.partition}, offset {reader.next}"
+            topic, partition = seen.place(reader.topic, reader.partition)
+            place = f"{topic}, partition {partition}, offset {reader.next}"
             what = f"shard {reader.partition} does" if role.name == "match" else f"{role.name} does"
             text = f"{what} not move: {place}, waits for {duration(_age(seen, reader.since))}"
             if role.name == "match" and found.waits is not None:
                 text += f" (frame {found.waits.frame})"
-            return Blocked(role.name, seen.names[reader.topic], reader.partition, reader.next,
+            return Blocked(role.name, topic, partition, reader.next,
                            f"{text}; {_cause(found, role, reader.partition)}")  # fmt: skip
     return None
 
@@ -209,10 +210,9 @@ def _cause(found: Report, role: Role, partition: int) -> str:
 
 
 def _role(seen: Seen, name: str, shards: Sequence[Shard]) -> Role:
-    members = seen.groups[name].members
     topic = INPUTS[name]
-    working = [member.host for member in members if member.partitions.get(seen.names[topic])]
-    resting = [member.host for member in members if not member.partitions.get(seen.names[topic])]
+    working = [member.host for member, works in seen.members(name, topic) if works]
+    resting = [member.host for member, works in seen.members(name, topic) if not works]
     readers = [reader for reader in seen.readers if reader.role == name]
     inputs = [reader for reader in readers if reader.topic == topic]  # without the documents that forward copies
     waiting, unit = _waiting(seen, name, inputs, shards)
@@ -289,16 +289,20 @@ def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
     yield from _of_workers(found)
     yield from _overtaken(seen)
     if found.paused is not None:
-        text = f"{seen.names['documents']} has not been read for {duration(found.paused)}: {seen.pause.by}"
+        text = f"{_documents(seen)} has not been read for {duration(found.paused)}: {seen.pause.by}"
         yield Trouble(False, "StreamLshVerdictsLate", text)
     elif found.oldest >= LATE:
         text = f"the oldest document without a verdict arrived {duration(found.oldest)} ago"
         text += f"; {found.waits}" if found.waits is not None else ""
         yield Trouble(False, "StreamLshVerdictsLate", text)
     if seen.outputs < seen.sources:
-        without = f"{count(seen.sources - seen.outputs, 'partition')} of {seen.names['documents']}"
+        without = f"{count(seen.sources - seen.outputs, 'partition')} of {_documents(seen)}"
         text = f"sign does not read {without}: the outputs have fewer; run `stream-lsh kafka topics create`"
         yield Trouble(False, "StreamLshPartitionsExcluded", text)
+
+
+def _documents(seen: Seen) -> str:
+    return ",".join(seen.documents) or seen.names["documents"]
 
 
 def _missing(seen: Seen, found: Report) -> Iterator[Trouble]:
@@ -343,7 +347,7 @@ def _overtaken(seen: Seen) -> Iterator[Trouble]:
             found.setdefault((reader.role, reader.topic), []).append((-reader.overtaken, left[0], reader))
     for (role, topic), readers in found.items():
         _, seconds, reader = min(readers, key=lambda entry: entry[:2])
-        where = f"{seen.names[topic]}, partition {reader.partition}"
+        where = "{}, partition {}".format(*seen.place(topic, reader.partition))
         where += f" and {len(readers) - 1} more" if len(readers) > 1 else ""
         if reader.overtaken:
             text = f"{count(reader.overtaken, 'record')} were deleted before {role} had read them"

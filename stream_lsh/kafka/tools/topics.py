@@ -37,9 +37,9 @@ async def create(settings: KafkaSettings) -> list[TopicState]:
         KafkaError, OSError: see `connection.explained`.
     """
     async with admin(settings) as client:
-        # documents is first: the outputs get as many partitions as it has.
+        # The documents topics are first: the outputs get as many partitions as the largest has.
         strong = safe_settings(settings.replication_factor, await _broker(client))
-        made = await _create(client, settings, wanted(settings)[:1], strong)
+        made = await _create(client, settings, wanted(settings)[: len(settings.by_topic)], strong)
         specs = [state.wanted for state in await states(client, settings) if not state.partitions]
         made |= await _create(client, settings, specs, strong)
         found = await states(client, settings)

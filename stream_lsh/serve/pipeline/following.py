@@ -21,7 +21,7 @@ from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.consumer.decided import Judged
-from stream_lsh.kafka.consumer.position import committed
+from stream_lsh.kafka.consumer.position import all_committed, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
 from stream_lsh.kafka.run.restarts import Failed
@@ -159,7 +159,7 @@ class _Run:
             topics, last, documents = self._topics, -1, None
             judge = topics.group("judge")
             if (found := (await committed(self._client, judge, topics.matches)).get(0)) is not None:
-                judged = Judged.of(found[1], judge, topics.documents)
+                judged = Judged.of(found[1], judge, topics.listed)
                 last, documents = judged.last, judged.documents
             if self._settings.groups:
                 group = topics.group("group")
@@ -202,9 +202,11 @@ async def _check(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     """
     topics = Topics.of(settings)
     there = set(await client.list_topics())
-    if lacking := [topic for topic in (topics.documents, *kinds_of(settings)) if topic not in there]:
+    if lacking := [topic for topic in (*topics.sources, *kinds_of(settings)) if topic not in there]:
         raise missing(settings, lacking)
-    for _, fingerprint in (await committed(client, topics.group("sign"), topics.documents)).values():
-        note = Note(fingerprint, None, None)
-        note.check(settings.fingerprint, settings.document_format, settings.partitioner, topics.documents)
+    signed = await all_committed(client, topics.group("sign"))
+    for topic, given in settings.by_topic.items():
+        for _, fingerprint in signed.get(topic, {}).values():
+            note = Note(fingerprint, None, None)
+            note.check(given.fingerprint, given.document_format, given.partitioner, topic)
     await check_partitioner(client, settings)

@@ -41,7 +41,6 @@ class Originals:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._fields = settings.document_fields
         self._places = asyncio.Semaphore(AT_ONCE)
         self.waiting = 0
 
@@ -79,21 +78,22 @@ class Originals:
             raise explain(await cause(error, self._settings), self._settings) from error
         if record.offset != offset or record.value is None:
             raise _missing(place, offset)
-        return self._read(record, record.value)
+        return self._read(record, record.value, self._settings.by_topic[topic])
 
-    def _read(self, record: Record, value: bytes) -> Original:
-        if self._settings.document_format == "text":
+    def _read(self, record: Record, value: bytes, settings: KafkaSettings) -> Original:
+        if settings.document_format == "text":
             return Original(value.decode("utf-8", "replace"))
-        if self._settings.document_format == "registry":
+        if settings.document_format == "registry":
             raise Problem(409, "the text of a document that a schema encodes is not shown")
-        if not self._settings.plain_documents:
-            inside = columns_of([record], self._settings)
+        if not settings.plain_documents:
+            inside = columns_of([record], settings)
             if 0 in inside.rejected:
                 raise Problem(409, f"the document has no text to be shown: {inside.rejected[0].detail}")
             text = inside.texts.decode("utf-8", "replace")
             return Original(text, b"".join(map(bytes, inside.scopes)), b"".join(inside.sources))
         try:
-            found = self._fields.extract(read_object(value), b"null" if self._settings.id_field == LINE_ID else None)
+            known = b"null" if settings.id_field == LINE_ID else None
+            found = settings.document_fields.extract(read_object(value), known)
         except Refused as refused:
             raise Problem(409, f"the document has no text to be shown: {refused.detail}") from None
         return Original(found.text, found.within, found.source)

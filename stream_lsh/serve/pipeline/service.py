@@ -33,6 +33,7 @@ from stream_lsh.judging.verdicts import deletion
 from stream_lsh.kafka.lookup.lookup import Lookup, NotReady
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.records import prefixed
 from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.progress import Step
@@ -77,16 +78,18 @@ class PipelineService(Interface):
         self._waiting = 0
         super().__init__(settings, 0, lambda: self.ring.end[0], lambda: self._waiting, tokens, limits, failed)
         self.keeps_groups = settings.groups
-        self._verdicts = Verdicts(limits.kept_events, keeps=settings.compare_with == "kept")
+        self._one = one = settings.one_topic  # that it writes to
+        self._topic = Topics.of(one).documents
+        self._verdicts = Verdicts(limits.kept_events, keeps=settings.compare_with == "kept", topic=self._topic)
         self._outputs = Outputs(self.ring, self._verdicts, self.tally, limits.kept_events)
-        self._sending = Sending(settings)
+        self._sending = Sending(one)
         self._originals = Originals(settings)
         self._headlines = Headlines(settings, self._known, self.intake.crowded)
         self.intake.reading = lambda: self._originals.waiting
-        self._reader = Reader(settings, None, LeftOut())
+        self._reader = Reader(one, None, LeftOut())
         self._signer = signer_of(settings.signing)
         named = settings.source_field if settings.keep_per is not None else None
-        self._fields = replace(settings.document_fields, source_field=named)
+        self._fields = replace(one.document_fields, source_field=named)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._recent = RecentAnswers()
         self._copy = GroupCopy(settings) if settings.groups else None
@@ -104,6 +107,11 @@ class PipelineService(Interface):
         self._groups_reader: Restarts | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
+
+    @property
+    def documents_delete(self) -> bool:
+        """As in `Interface`."""
+        return self._one.deleted_field is not None
 
     @property
     def progress(self) -> Step | None:
@@ -197,6 +205,7 @@ class PipelineService(Interface):
         columns = await asyncio.to_thread(
             parse_lines, lines.data, lines.starts, lines.ends, self._fields, rejected=lines.rejected
         )
+        columns = prefixed(columns, self._one)
 
         def ask(reader: IndexReader) -> tuple[list[bytes], dict[int, Rejection]]:
             judged = checked(reader, columns)
@@ -210,7 +219,7 @@ class PipelineService(Interface):
         return Answers([verdict[:-1] + facts for verdict in verdicts], rejected)
 
     async def _sent(self, work: Add | Delete) -> Answers:
-        if not self.settings.plain_documents:
+        if not self._one.plain_documents:
             raise Problem(409, "the documents topic has events: send the document to where the events are from")
         records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
         end = time.monotonic() + self.limits.answer_seconds
@@ -235,9 +244,9 @@ class PipelineService(Interface):
         return found
 
     def _deletions(self, ids: Sequence[str | int]) -> list[Line | Rejection]:
-        check(self.settings)
+        check(self._one)
         try:
-            return [line_of(self.settings, id, number) for number, id in enumerate(ids, 1)]
+            return [line_of(self._one, id, number) for number, id in enumerate(ids, 1)]
         except UsageError as error:
             raise Problem(422, str(error), field="id") from None
 
@@ -277,7 +286,7 @@ class PipelineService(Interface):
 
     def _overdue(self, record: Line, partition: int, offset: int) -> tuple[bytes, str]:
         """The answer for a document whose verdict is late, and where the verdict will be."""
-        topic = Topics.of(self.settings).documents
+        topic = self._topic
         id = self._id(record, f"{topic}:{partition}:{offset}")
         where = "/v1/events" if id is None else f"/v1/documents/{quote(json.dumps(id), safe='')}?id_type=json"
         if id is not None:
@@ -293,18 +302,20 @@ class PipelineService(Interface):
 
     def _id(self, record: Line, place: str) -> str | int | None:
         """The id of a sent document; None if it has no readable one."""
-        if self.settings.id_field == LINE_ID:
+        one, key = self._one, (record.key or b"").decode("utf-8", "replace")
+        if one.id_field == LINE_ID:
             return place
-        key = (record.key or b"").decode("utf-8", "replace")
         try:
             if record.value is None:
-                return json_id(key) if self.settings.key_is_id == "json" else key
-            if self.settings.document_format == "text":
-                return key
-            found: str | int = json.loads(self.settings.document_fields.extract(read_object(record.value)).id)
-            return found
+                id = id_text(json_id(key) if one.key_is_id == "json" else key)
+            elif one.document_format == "text":
+                id = id_text(key)
+            else:
+                id = one.document_fields.extract(read_object(record.value)).id
         except Refused:
             return None
+        found: str | int = json.loads(one.prefixed(id))
+        return found
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
         found = self._known(id)

@@ -32,10 +32,12 @@ class Verdicts:
     Args:
         most: number of documents that are found by id.
         keeps: whether only representatives are kept (`compare_with = "kept"`).
+        topic: of the documents that requests wait for; None: there is one.
     """
 
-    def __init__(self, most: int, *, keeps: bool) -> None:
+    def __init__(self, most: int, *, keeps: bool, topic: str | None = None) -> None:
         self._most = most
+        self._topic = topic
         self._keeps = keeps
         self._known: OrderedDict[Id, dict[str, Any]] = OrderedDict()
         # By id and seq of a document, and by id: the seq of the latest verdict that says so.
@@ -57,6 +59,8 @@ class Verdicts:
         place = source["partition"], source["offset"]
         answer = self._answer(value, verdict)
         self._remember(verdict)
+        if source["topic"] != (self._topic or source["topic"]):
+            return
         self._arrived[place] = answer
         if len(self._arrived) > ARRIVED:
             self._arrived.popitem(last=False)

@@ -8,20 +8,21 @@ from hypothesis import strategies as st
 from stream_lsh.kafka.forward.stage import PairedAssignor
 
 TOPICS = ("documents", "verdicts")
+ASSIGNOR = PairedAssignor.by("verdicts")
 
 
 class Cluster:
     def __init__(self, **partitions: int | None) -> None:
-        self._partitions = partitions
+        self.partitions = partitions
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        number = self._partitions[topic]
+        number = self.partitions[topic]
         return None if number is None else set(range(number))
 
 
 def shared(cluster: Cluster, members: int) -> list[dict[str, list[int]]]:
-    given = {f"m{i}": PairedAssignor.metadata(TOPICS) for i in range(members)}
-    found = PairedAssignor.assign(cluster, given)  # type: ignore[arg-type]
+    given = {f"m{i}": ASSIGNOR.metadata([*cluster.partitions]) for i in range(members)}
+    found = ASSIGNOR.assign(cluster, given)
     return [dict(found[name].assignment) for name in sorted(found)]
 
 
@@ -34,6 +35,15 @@ def test_every_pair_has_one_member(documents: int, verdicts: int, members: int) 
     assert max(sizes) - min(sizes) <= 1
 
 
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(1, 5))
+def test_several_topics_share_the_partitions_of_verdicts(a: int, b: int, verdicts: int, members: int) -> None:
+    found = shared(Cluster(a=a, b=b, verdicts=verdicts), members)
+    assert sorted(p for mine in found for p in mine["verdicts"]) == list(range(min(max(a, b), verdicts)))
+    for mine in found:
+        assert mine["a"] == [p for p in mine["verdicts"] if p < a]
+        assert mine["b"] == [p for p in mine["verdicts"] if p < b]
+
+
 @pytest.mark.parametrize("unknown", TOPICS)
 def test_a_topic_that_is_not_known_yet(unknown: str) -> None:
     counts: dict[str, int | None] = {"documents": 3, "verdicts": 3, unknown: None}
@@ -41,5 +51,5 @@ def test_a_topic_that_is_not_known_yet(unknown: str) -> None:
 
 
 def test_members_of_the_version_before_can_join_its_group() -> None:
-    assert PairedAssignor.name == RangePartitionAssignor.name
-    assert PairedAssignor.metadata(TOPICS) == RangePartitionAssignor.metadata(TOPICS)
+    assert ASSIGNOR.name == RangePartitionAssignor.name
+    assert ASSIGNOR.metadata(TOPICS) == RangePartitionAssignor.metadata(TOPICS)

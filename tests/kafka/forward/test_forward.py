@@ -90,8 +90,9 @@ async def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytes
 
     def offered(self: partition.SourcePartition, documents: Any, verdicts: Any) -> None:
         offer(self, documents, verdicts)
-        most[0] = max(most[0], self.join.size)
-        most[1] = max(most[1], self.join.waiting[1])
+        [join] = self.joins.values()
+        most[0] = max(most[0], join.size)
+        most[1] = max(most[1], join.waiting[1])
 
     monkeypatch.setattr(partition.SourcePartition, "offer", offered)
 

@@ -87,6 +87,20 @@ def test_deleted_documents_without_later_ones() -> None:
     assert offsets(join) == [2]
 
 
+def test_verdicts_that_were_joined_before_are_read_again_for_another_topic() -> None:
+    join: Join[Document] = Join(3, 7)
+    join.add_documents([Document(3)])
+    join.add_verdicts(verdicts((4, 1), (6, 2), (8, 3)))
+    assert join.first_verdict == 8
+    assert offsets(join) == [3] and state(join) == (4, 9, 0)
+
+
+def test_documents_deleted_before_a_topic_was_added() -> None:
+    join: Join[Document] = Join(2, 7, new=True)
+    join.add_verdicts(verdicts((8, 1)))
+    assert offsets(join) == [] and join.lost == 1
+
+
 def test_deleted_verdicts() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(offset) for offset in range(5)])

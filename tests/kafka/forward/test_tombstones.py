@@ -9,6 +9,7 @@ from aiokafka.structs import ConsumerRecord
 from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.forward.join import Joined
 from stream_lsh.kafka.forward.partition import forwarded, read_verdict, tombstone
+from stream_lsh.kafka.settings import KafkaSettings
 
 SOURCE = {"topic": "docs", "partition": 3, "offset": 70}
 REPRESENTATIVE = {
@@ -55,25 +56,26 @@ def test_representatives_that_are_known_later_have_tombstones_under_their_own_ke
     verdict = read_verdict(said(new_representatives=named, new_representative_sources=places), "docs")
     assert not verdict.tombstone
     document = record(b"whatever", b"k", headers=(("traceparent", b"00"),))
-    rows = forwarded([Joined(document, verdict)])[0]
+    rows = forwarded([Joined(document, verdict)], KafkaSettings())[0]
     assert [(key, value, timestamp) for key, value, _, timestamp in rows] == [
         (b"17", None, 7), ('ü"'.encode(), None, 7)
     ]  # fmt: skip
     assert sorted(rows[0][2]) == sorted([("new-representative", b"17"), *WHERE])
     assert dict(rows[1][2])["new-representative"] == '"ü\\""'.encode()
-    assert [timestamp for *_, timestamp in forwarded([Joined(None, verdict)])[0]] == [8, 8]
+    assert [timestamp for *_, timestamp in forwarded([Joined(None, verdict)], KafkaSettings())[0]] == [8, 8]
 
 
 @pytest.mark.parametrize(("json_keys", "key"), [(False, "ö".encode()), (True, '"ö"'.encode())])
 def test_a_superseded_document_has_a_tombstone_under_its_own_id(json_keys: bool, key: bytes) -> None:
     verdict = read_verdict(said(kind="unique", supersedes="ö"), "docs")
     document = record(b"whatever", b"k", headers=(("traceparent", b"00"),))
-    found, _ = forwarded([Joined(document, verdict)], json_keys=json_keys)
+    settings = KafkaSettings(on_conflict="update", key_is_id="json") if json_keys else KafkaSettings()
+    found, _ = forwarded([Joined(document, verdict)], settings)
     assert found == [
         (key, None, [("id", '"ö"'.encode())], 7), (b"k", b"whatever", [("traceparent", b"00")], 7),
     ]  # fmt: skip
     # Also if the document was compacted away.
-    assert forwarded([Joined(None, verdict)], json_keys=json_keys)[0] == [(key, None, [("id", '"ö"'.encode())], 8)]
+    assert forwarded([Joined(None, verdict)], settings)[0] == [(key, None, [("id", '"ö"'.encode())], 8)]
 
 
 def test_most_verdicts_have_no_tombstone() -> None:

@@ -60,7 +60,7 @@ async def committed_records(settings: KafkaSettings, topic: str) -> dict[int, li
 def expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
     records = Records()
     for frame in frames:
-        records.add(decoded(frame, settings), Topics.of(settings).documents, settings)
+        records.add(decoded(frame, settings), settings)
     return records
 
 
@@ -268,7 +268,7 @@ def test_what_was_put_out_is_counted(tmp_path: Path) -> None:
     settings = KafkaSettings(verify="signature", max_matches=3, on_conflict="update", time_field="ts")
     records = Records()
     for frame in answered(settings, tmp_path, 600):
-        records.add(decoded(frame, settings), "the.documents", settings)
+        records.add(decoded(frame, settings), settings)
     every = [json.loads(value) for rows in records.verdicts.values() for _, value, *_ in rows]
     assert set(records.verdicts) == set(range(PARTITIONS)) and records.documents == len(every)
     kinds = Counter(value["kind"] for value in every)
@@ -306,7 +306,7 @@ def test_replies_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     one, other = decoded(frames[0], settings), decoded(next(f for f in frames if len(f.places) > 5), settings)
     for replies in ([one[0], other[1]], [replace(one[0], source=None), replace(one[1], source=None)]):
         with pytest.raises(FormatError, match="do not fit together"):
-            Records().add(replies, "t", settings)
+            Records().add(replies, settings)
 
 
 def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def values() -> list[bytes]:
         records = Records()
         for frame in frames:
-            records.add(decoded(frame, settings), "t", settings)
+            records.add(decoded(frame, settings), settings)
         return [value for rows in records.verdicts.values() for _, value, *_ in rows]
 
     whole = values()
@@ -341,7 +341,7 @@ def test_headers_name_the_kind_and_make_outputs_events(tmp_path: Path) -> None:
     for settings in (plain, events):
         both.append(Records())
         for frame in answered(settings, tmp_path / str(len(both)), 300):
-            both[-1].add(decoded(frame, settings), "the.documents", settings)
+            both[-1].add(decoded(frame, settings), settings)
     ids = []
     for output in ("verdict", "pair"):
         without, found = ([row for rows in getattr(one, f"{output}s").values() for row in rows] for one in both)

@@ -15,6 +15,7 @@ from support.poison import WORDS, poison
 from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Signed
@@ -210,7 +211,10 @@ def test_a_document_that_signing_raises_on_is_rejected_however_frames_are_cut(
         framer = Framer(settings.model_copy(update={"frame_documents": most}), signer_of(settings.signing), 2**26)
         signed = framer.frames([Chunk(0, records, 0, 20, STARTS)], 1)
         for frame in signed:
-            failures.look(frame.source.rejected, partial(frame.source.place, "docs"))
+            failures.look(
+                frame.source.rejected,
+                partial(frame.source.place, Topics.of(KafkaSettings(documents_topic="docs")).where),
+            )
         frames = [Frame.decode(frame.data, settings) for frame in signed]
         return [
             (f.source.ids[i], int(f.sizes[i]), f.signatures[i].tobytes(), f.source.rejected.get(i))

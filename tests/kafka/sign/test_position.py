@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_lsh.errors import StoreError
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning, known, recovered
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
@@ -54,6 +55,14 @@ def test_what_is_no_note(text: str) -> None:
         Note.of(text, "news.sign-notes")
     with pytest.raises(StoreError, match=r"news\.sign-notes were written by version 3, this is 2: upgrade this worker"):
         Note.of('{"version":3,"what":1}', "news.sign-notes")
+
+
+def test_a_documents_topic_keeps_its_number() -> None:
+    second = Note(PRINT, "json", "murmur2", number=1)
+    assert Note.of(second.text(), "group") == second
+    second.check_number(1, "crawl")
+    with pytest.raises(StoreError, match="crawl is number 2 of the documents topics so far, and number 1 here"):
+        second.check_number(0, "crawl")
 
 
 def test_a_note_counts_at_its_own_position() -> None:
@@ -168,12 +177,18 @@ def test_a_position_behind_the_end_is_no_loss_to_accept() -> None:
         begin((10, READ), 10, (0, 9), **DELETED)
 
 
-def test_one_documents_topic_for_a_prefix() -> None:
-    assert another_topic("a", "news", {}) is None
-    assert another_topic("a", "news", {"a": 1}) is None
-    assert another_topic("a", "news", {"a": 1, "b": 2}) is None  # it was gone on with before this was looked at
-    assert "news has read b, c so far, and documents_topic is a now" in str(
-        another_topic("a", "news", {"c": 1, "b": 2})
+def test_a_topic_that_was_read_stays_a_documents_topic() -> None:
+    one = Topics.of(KafkaSettings(documents_topic="a", topic_prefix="news"))
+    two = Topics.of(KafkaSettings(documents={"a": {}, "b": {}}, topic_prefix="news"))
+    for read in {}, {"a": 1}, {"b": 1}, {"a": 1, "b": 1}:
+        assert another_topic(two, read) is None
+    assert another_topic(one, {"a": 1}) is None
+    assert "news has read b so far, and documents_topic is a now" in str(another_topic(one, {"b": 2}))
+    assert "news has read a, b so far, and the documents topics are a now: keep a table" in str(
+        another_topic(one, {"a": 1, "b": 2})
+    )
+    assert "news has read a, c so far, and the documents topics are a, b now" in str(
+        another_topic(two, {"c": 1, "a": 2})
     )
 
 

@@ -67,6 +67,16 @@ def test_which_letters() -> None:
     assert values(Wanted(), Reached(1, {"too_large": 5}))[0] == [b"f"]
 
 
+def test_letters_of_several_topics_go_back_to_their_own() -> None:
+    first, other = letter(0, b"a", "not_json"), document(2, b"c")
+    second = letter(1, b"b", "too_large")
+    second.headers = tuple((name, b"crawl" if name == "topic" else value) for name, value in second.headers)
+    counts = Counts()
+    assert counts.by_topic([first, other, second], ["crawl", "documents"]) == {"crawl": [second], "documents": [first]}
+    assert counts.foreign == 1
+    assert counts.by_topic([first, other], ["x"]) == {"x": [first, other]}
+
+
 def test_how_far_it_is() -> None:
     everything, large, empty = Wanted(), Wanted(frozenset({"large"})), Wanted(frozenset({"empty", "large"}))
     start = Reached()

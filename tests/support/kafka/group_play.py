@@ -72,7 +72,7 @@ def memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[lis
     frames = answered(settings, folder, number)
     records = Records()
     for frame in frames:
-        records.add(decoded(frame, settings), "the.documents", settings)
+        records.add(decoded(frame, settings), settings)
     return records.memberships, frames
 
 

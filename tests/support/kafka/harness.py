@@ -361,6 +361,8 @@ def _toml(value: object) -> str:
         return repr(value)
     if isinstance(value, (tuple, list)):
         return json.dumps(list(value))
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(inside)}" for key, inside in value.items()) + "}"
     return json.dumps(str(value))
 
 

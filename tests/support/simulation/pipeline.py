@@ -23,6 +23,7 @@ from stream_lsh.kafka.run.process import STAGES, Job, run_roles
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import drain
 from stream_lsh.kafka.tools.topics import create
+from stream_lsh.wire.source import TOPIC_BITS
 from support.kafka.feeding import Record
 from support.kafka.harness import OUTPUTS, passed_on
 from support.kafka.oracle import Outputs, answers, check, order
@@ -125,20 +126,24 @@ class Pipeline:
         options = {"bootstrap_servers": self.cluster.bootstrap, "enable_idempotence": True}
         async with AIOKafkaProducer(**options) as producer:
             for one in documents:
+                topic, partition = self.topics.place(one.partition)
                 await producer.send(
-                    self.topics.documents, one.value, one.key, one.partition, timestamp_ms=one.timestamp,
+                    topic, one.value, one.key, partition, timestamp_ms=one.timestamp,
                     headers=list(one.headers),
                 )  # fmt: skip
                 await asyncio.sleep(self.world.chance.expovariate(rate))
 
     def records(self, name: str) -> list[Record]:
-        """The committed records of a topic (an attribute of Topics), in order within a partition, deleted ones, too."""
-        topic = self.cluster.topics.get(getattr(self.topics, name))
+        """The committed records of a topic (an attribute of Topics), in order within a partition, deleted ones, too.
+        Those of several documents topics are together, by source partition."""
+        names = self.topics.sources if name == "documents" else (getattr(self.topics, name),)
         found = [
-            Record(partition, record.key, record.value, tuple(record.headers), record.timestamp, record.offset)
+            Record(number << TOPIC_BITS | partition, record.key, record.value, tuple(record.headers), record.timestamp,
+                   record.offset)
+            for number, topic in enumerate(map(self.cluster.topics.get, names))
             for partition, log in enumerate(topic.logs if topic else ())
             for record in log.committed()
-        ]
+        ]  # fmt: skip
         return self._deleted.get(name, []) + found
 
     async def delete_records(self, *names: str) -> None:

@@ -1,0 +1,169 @@
+"""Several documents topics in one pipeline, each with its own fields, as one topic in the embedded engine."""
+
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kafka import plain
+from support.kafka.feeding import Record
+from support.kafka.oracle import Outputs, answers, check, order
+from support.simulation.cluster import Cluster
+from support.simulation.fixtures import folder
+from support.simulation.pipeline import Pipeline
+from support.simulation.runner import simulated
+from support.simulation.world import World
+
+from stream_lsh.errors import StoreError
+from stream_lsh.kafka.tools.observer import observing
+from stream_lsh.wire.source import TOPIC_BITS
+
+N, WIRE = 60, 1 << TOPIC_BITS  # the number of the first partition of `wire`
+FIELDS = {b'"id"': b'"ix"', b'"text"': b'"txet"', b'"deleted"': b'"removed"'}
+GIVEN: dict[str, Any] = {
+    **plain.SURE, "on_conflict": "update", "key_is_id": "string", "deleted_field": "deleted", "frame_documents": 8,
+}  # fmt: skip
+NEWS = {"news": {"id_prefix": ""}}
+BOTH = NEWS | {
+    "wire": {"id_field": "ix", "text_field": "txet", "deleted_field": "removed", "id_prefix": ""},
+}  # fmt: skip
+
+
+def history(n: int, news: int, wire: int, seed: int, first: int = 0) -> list[Record]:
+    """Records of so many partitions of each topic. Their timestamps differ, and so say which record an output is of.
+    first: how many records there are already."""
+    found = []
+    for i, record in enumerate(plain.history(n, news + wire, seed), first):
+        assert record.timestamp is not None
+        at, value = record.partition, record.value
+        if at >= news:
+            at = WIRE + at - news
+            for ours, theirs in FIELDS.items():
+                value = None if value is None else value.replace(ours, theirs)
+        found.append(
+            replace(record, partition=at, value=value, timestamp=record.timestamp // plain.STEP * plain.STEP + i)
+        )
+    return found
+
+
+def plainly(value: bytes | None) -> bytes | None:
+    """A value with the fields of `news`, and with source partitions of one topic."""
+    if value is None:
+        return None
+    for ours, theirs in FIELDS.items():
+        value = value.replace(theirs, ours).replace(theirs.replace(b'"', b'\\"'), ours.replace(b'"', b'\\"'))
+    return re.sub(
+        rb'"topic":"(\w+)","partition":(\d+)',
+        lambda place: b'"topic":"news","partition":%d' % (int(place[2]) + (WIRE if place[1] == b"wire" else 0)),
+        value,
+    )
+
+
+def as_one(records: list[Record], numbers: dict[int, int] | None = None) -> list[Record]:
+    """Records of an output as if the documents were in one topic. numbers: their source partitions, by timestamp."""
+    found = []
+    for record in records:
+        value, headers = plainly(record.value), dict(record.headers)
+        headers |= {name: plainly(said) for name, said in headers.items() if name == "detail"}
+        number = record.partition
+        if numbers is not None and record.timestamp is not None:
+            number = numbers[record.timestamp]
+        elif (place := re.search(rb'"source":\{"topic":"news","partition":(\d+)', value or b"")) is not None:
+            number = int(place[1])
+        for name in ("", "new-representative-"):
+            if (topic := headers.get(f"{name}topic")) is not None and f"{name}partition" in headers:
+                there = int(headers[f"{name}partition"]) + (WIRE if topic == b"wire" else 0)
+                headers |= {f"{name}topic": b"news", f"{name}partition": b"%d" % there}
+        if "reason" not in headers and (topic := headers.pop("topic", None)) is not None:
+            assert topic == (b"wire" if number >= WIRE else b"news") and value is not None
+        found.append(replace(record, partition=number, value=value, headers=tuple(headers.items())))
+    return sorted(found, key=lambda record: record.partition)
+
+
+def check_as_one(pipeline: Pipeline) -> None:
+    documents = pipeline.records("documents")
+    numbers = {record.timestamp: record.partition for record in documents if record.timestamp is not None}
+    assert len(numbers) == len(documents)
+    found = Outputs(
+        [replace(record, value=plainly(record.value)) for record in documents],
+        as_one(pipeline.records("verdicts")), as_one(pipeline.records("pairs")),
+        as_one(pipeline.records("unique"), numbers), as_one(pipeline.records("dead_letters"), numbers),
+        pipeline.records("groups"),
+    )  # fmt: skip
+    settings = pipeline.settings.by_topic["news"]
+    recorded = order(settings, (record for record in pipeline.records("frames") if record.partition == 0))
+    check(found, answers(settings, Path(folder()) / "oracle", recorded, found.documents), "news")
+
+
+async def with_topics(world: World, cluster: Cluster, **given: Any) -> Pipeline:
+    """A pipeline whose topic `news` has 3 partitions, and `wire` has 2."""
+    pipeline = Pipeline(world, cluster, **{**GIVEN, "partitions": 2, "documents": BOTH, **given})
+    await pipeline.create_topics()
+    cluster.grow("news", 3)
+    await pipeline.create_topics()
+    return pipeline
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=2, most=20)
+async def test_workers_that_are_killed_say_what_the_embedded_engine_says_of_one_topic(
+    world: World, cluster: Cluster
+) -> None:
+    """Meanwhile one of the topics gets a partition, whose number the other one has already."""
+    window = {"window": "10m", "time_field": "ts", "groups": True} if world.seed % 2 else {}
+    pipeline = await with_topics(world, cluster, shards=world.chance.choice([1, 3]), decision_lag=1000, **window)
+    workers = [pipeline.start(), pipeline.start()]
+
+    async def feed() -> None:
+        await pipeline.feed(history(N // 2, 3, 2, world.seed), 3)
+        cluster.grow("wire", 3)
+        await pipeline.feed(history(N // 2, 3, 3, world.seed + 1, N // 2), 3)
+
+    feeding = world.process("producer").start(feed())
+    for place in (0, 1):
+        await asyncio.sleep(world.chance.uniform(3, 15))
+        workers[place].process.kill()
+        workers[place] = pipeline.start(folder=workers[place].folder if world.chance.random() < 0.7 else None)
+    await feeding
+    await pipeline.finish(workers, 300)
+    await pipeline.drain()
+    async with observing(pipeline.settings, None) as observer:
+        seen = await observer.look()
+    assert seen.provisional == dict.fromkeys((0, 1, 2, WIRE, WIRE + 1, WIRE + 2), (0, None))
+    assert {reader.waiting for reader in seen.readers} == {0}
+    await pipeline.stop(*workers)
+    check_as_one(pipeline)
+
+
+@pytest.mark.long
+@simulated(most=10)
+async def test_a_topic_is_added_and_none_is_left_out(world: World, cluster: Cluster) -> None:
+    given = {**GIVEN, "partitions": 2}
+    one, both = (
+        Pipeline(world, cluster, **given, documents_topic="news"),
+        Pipeline(world, cluster, **given, documents=BOTH),
+    )
+    for pipeline, documents in (
+        (one, history(N // 2, 2, 0, world.seed)),
+        (both, history(N, 2, 2, world.seed + 1, N // 2)),
+    ):
+        await pipeline.create_topics()
+        worker = pipeline.start()
+        await pipeline.feed(documents, 20)
+        await pipeline.finish([worker], 300)
+        await pipeline.stop(worker)
+    check_as_one(both)
+    wrong = (
+        ("sign", {"documents_topic": "news"}, "has read news, wire so far, and the documents topics are news now"),
+        ("judge", {"documents_topic": "news"}, "has judged news,wire so far, and documents_topic is news now"),
+        ("sign", {"documents": dict(reversed(BOTH.items()))}, "is number . of the documents topics so far"),
+        ("judge", {"documents": dict(reversed(BOTH.items()))}, "keep the order of the tables"),
+        ("sign", {"documents": NEWS | {"wire": {}}}, "wire was signed with other settings so far"),
+    )  # fmt: skip
+    for role, tables, said in wrong:
+        worker = one.start(role, documents_topic=None, **tables) if "documents" in tables else one.start(role)
+        with pytest.raises(StoreError, match=said):
+            await asyncio.wait_for(worker.ended, 300)
