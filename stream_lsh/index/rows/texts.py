@@ -165,23 +165,22 @@ class Texts:
         """Add the frames of a batch whose documents became these rows, all of one segment."""
         for frame in frames:
             documents = frame.documents.tolist()
-            stored = [k for k, document in enumerate(documents) if document in row_of]
-            if not stored:
+            rows = [row_of[document] for document in documents if document in row_of]
+            if not rows:
                 continue
-            rows = [row_of[documents[k]] for k in stored]
             if not frame.packed:
-                texts = decompress(frame)
-                for k, row in zip(stored, rows, strict=True):
-                    self._loose[row] = texts[k]
-                    self._loose_bytes += len(texts[k])
+                for document, text in zip(documents, decompress(frame), strict=True):
+                    if document in row_of:
+                        self._loose[row_of[document]] = text
+                        self._loose_bytes += len(text)
                 if len(self._loose) >= FRAME_DOCUMENTS or self._loose_bytes > FRAME_BYTES:
                     self.pack()
                 continue
             self.pack()
             # Texts of other documents would remain when their ids are erased.
-            if len(stored) < len(documents):
-                texts = decompress(frame)
-                frame = _together([texts[k] for k in stored])
+            if len(rows) < len(documents):
+                texts = zip(documents, decompress(frame), strict=True)
+                frame = _together([text for document, text in texts if document in row_of])
             self._append(rows, frame)
 
     def pack(self) -> None:
@@ -191,9 +190,11 @@ class Texts:
             self._loose, self._loose_bytes = {}, 0
 
     def _append(self, rows: Sequence[int], frame: TextFrame) -> None:
-        slots = array("H", bytes(2 * (rows[-1] - rows[0] + 1)))  # rows between them have no documents
-        for k, row in enumerate(rows):
-            slots[row - rows[0]] = k
+        slots = array("H", range(len(rows)))
+        if rows[-1] - rows[0] >= len(rows):  # rows between them have no documents
+            slots = array("H", bytes(2 * (rows[-1] - rows[0] + 1)))
+            for k, row in enumerate(rows):
+                slots[row - rows[0]] = k
         self._pending.append((rows[0], _value(slots, frame)))
 
     def take(self) -> dict[bytes, bytes]:
