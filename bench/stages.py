@@ -96,6 +96,15 @@ class Serial:
             item = next(self._items)
         return self._work(item)
 
+    def each(self, timeout: float | None = None) -> Iterator[Any]:
+        """The items, each when it is asked for."""
+        while True:
+            try:
+                item = self.get(timeout)
+            except StopIteration:
+                return
+            yield item
+
 
 def serial_chain(clock: Clock, items: Iterable[Any], work: Callable[[Any], Any]) -> tuple[Serial, Callable[[], None]]:
     """What `stream_lsh.embedded.pipeline.chain` returns, without threads: the stage, and what stops it."""

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, PLAIN, Bytes, Ints, hex_unit
+from stream_lsh.documents.json_scan import (
+    ACCEPTED,
+    BACKSLASHES,
+    ESCAPED,
+    INTEGER,
+    LEFT,
+    PLAIN,
+    Bytes,
+    Ints,
+    hex_unit,
+    zero_byte,
+)
+from stream_lsh.hashing.bits import load64, low_zeros, store64
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.utf8 import encode
 
@@ -11,6 +23,14 @@ from stream_lsh.hashing.utf8 import encode
 def _unescape(data: Bytes, at: int, end: int, out: Bytes, to: int) -> int:
     """Write the inside data[at:end] of a scanned JSON string as UTF-8 to out[to:]. Returns where it ends."""
     while at < end:
+        if at + 8 <= end:  # to the next backslash; `out` has room for all eight bytes, as it has for the line
+            word = load64(data, at)
+            store64(out, to, word)
+            plain = low_zeros(zero_byte(word ^ BACKSLASHES)) >> 3
+            at += plain
+            to += plain
+            if plain == 8:
+                continue
         byte = data[at]
         if byte != 92:
             out[to] = byte

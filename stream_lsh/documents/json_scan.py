@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.hashing.bits import load64, low_zeros
 from stream_lsh.hashing.kernels import njit
 
 Bytes = NDArray[np.uint8]
@@ -24,7 +25,9 @@ ACCEPTED, LEFT = 0, 1
 MAX_DEPTH = 32  # deeper nesting is left to the slow reader
 MAX_KEYS = 512  # open keys of one line
 
-_BLOCK = 32
+_EIGHT = 0x0101010101010101  # a byte of 1 in each of a word's eight
+_ONES, _TOPS, _FROM_BLANK = np.uint64(_EIGHT), np.uint64(0x80 * _EIGHT), np.uint64(0x60 * _EIGHT)
+_QUOTES, BACKSLASHES = np.uint64(34 * _EIGHT), np.uint64(92 * _EIGHT)
 _KEY, _FIRST_KEY, _VALUE, _FIRST_VALUE, _NEXT = 0, 1, 2, 3, 4
 
 
@@ -88,49 +91,56 @@ def hex_unit(data: Bytes, at: int, end: int) -> int:
     return unit
 
 
+@njit(forceinline=True)
+def zero_byte(word):  # type: ignore[no-untyped-def]
+    """Of the highest bits of the eight bytes of a word, the lowest that is set is that of the lowest byte of 0."""
+    return (word - _ONES) & ~word & _TOPS
+
+
+@njit(forceinline=True)
+def _special(word):  # type: ignore[no-untyped-def]
+    """The same of the lowest byte that is below 32, above 127, a quote or a backslash."""
+    return (word | ~(word + _FROM_BLANK)) & _TOPS | zero_byte(word ^ _QUOTES) | zero_byte(word ^ BACKSLASHES)
+
+
 @njit
 def _scan_string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
     """From the opening quote at `at` to behind the closing one, and whether there are escapes; -1 if malformed."""
     at += 1
     escapes = False
     while True:
-        while at + _BLOCK <= end:  # a block without special bytes: LLVM compiles this loop to a few vector instructions
-            special = False
-            for i in range(_BLOCK):
-                byte = data[at + i]
-                special |= (byte < 32) | (byte > 127) | (byte == 34) | (byte == 92)
-            if special:
+        while at + 8 <= end:  # to the next special byte
+            plain = low_zeros(_special(load64(data, at))) >> 3
+            at += plain
+            if plain < 8:
                 break
-            at += _BLOCK
-        again = at + _BLOCK  # after this many bytes, blocks are tried again
-        while at < again:
-            if at >= end:
+        if at >= end:
+            return -1, escapes
+        byte = data[at]
+        if byte == 34:
+            return at + 1, escapes
+        if byte < 32:
+            return -1, escapes
+        if byte == 92:
+            escapes = True
+            if at + 1 >= end:
                 return -1, escapes
-            byte = data[at]
-            if byte == 34:
-                return at + 1, escapes
-            if byte < 32:
-                return -1, escapes
-            if byte == 92:
-                escapes = True
-                if at + 1 >= end:
+            kind = data[at + 1]
+            if kind == 117:
+                if hex_unit(data, at + 2, end) < 0:
                     return -1, escapes
-                kind = data[at + 1]
-                if kind == 117:
-                    if hex_unit(data, at + 2, end) < 0:
-                        return -1, escapes
-                    at += 6
-                elif kind in (34, 92, 47, 98, 102, 110, 114, 116):
-                    at += 2
-                else:
-                    return -1, escapes
-            elif byte > 127:
-                length = _utf8_length(data, at, end)
-                if length == 0:
-                    return -1, escapes
-                at += length
+                at += 6
+            elif kind in (34, 92, 47, 98, 102, 110, 114, 116):
+                at += 2
             else:
-                at += 1
+                return -1, escapes
+        elif byte < 128:
+            at += 1
+        while at < end and data[at] > 127:
+            length = _utf8_length(data, at, end)
+            if length == 0:
+                return -1, escapes
+            at += length
 
 
 @njit

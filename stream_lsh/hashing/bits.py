@@ -83,6 +83,12 @@ def popcount(builder: Any, word: Any) -> Any:
     return builder.ctpop(word)
 
 
+@instruction(types.int64, types.uint64)
+def low_zeros(builder: Any, word: Any) -> Any:
+    """The number of bits below the lowest set bit, 64 if none is set."""
+    return builder.cttz(word, ir.Constant(ir.IntType(1), 0))
+
+
 @instruction(types.float64, types.uint64)
 def float_of(builder: Any, word: Any) -> Any:
     """The number with these bits."""

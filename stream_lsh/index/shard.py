@@ -7,6 +7,7 @@ Postings are derived, and rebuilt from the rows where they are lost.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -156,26 +157,20 @@ class Shard:
         Args:
             named: ids of the documents' oldest matches; None = this shard has them.
         """
-        rows, ids, firsts, names = dict[int, int](), list[bytes](), list[bytes](), dict[int, bytes]()
-        # What a document supersedes is not kept with it: it need not be erased there.
-        of = np.where(matches.kind == UNIQUE, -1, matches.of) if self.limits.keep else matches.of
-        all_of = of.tolist()
-        for i, row in enumerate(matches.row_of[start:stop].tolist(), start):
-            if row < 0:
-                continue
-            of, first = all_of[i], b""
-            if named is not None:
-                first = named[i - start]
-            elif of >= 0 and self.limits.alone:
-                if of not in names:
-                    names[of] = self.ids.read(of)
-                first = names[of]
-            rows[i], names[row] = row, batch.ids[i]
-            ids.append(batch.ids[i])
-            firsts.append(first)
-        self.ids.add(ids, firsts, [*rows.values()], self.count)
+        documents = start + (matches.row_of[start:stop] >= 0).nonzero()[0]
+        rows, places = matches.row_of[documents].tolist(), documents.tolist()
+        ids = [batch.ids[i] for i in places]
+        firsts = [b""] * len(ids) if named is None else [named[i - start] for i in places]
+        if named is None and self.limits.alone:
+            of = matches.of[documents]
+            if self.limits.keep:  # what a document supersedes is not kept with it: it need not be erased there
+                of = np.where(matches.kind[documents] == UNIQUE, -1, of)
+            for k in (of >= 0).nonzero()[0].tolist():
+                row = int(of[k])
+                firsts[k] = self.ids.read(row) if row < self.ids.last else ids[bisect_left(rows, row)]
+        self.ids.add(ids, firsts, rows, self.count)
         if self.limits.exact and rows:
-            self.texts.add(batch.frames[self.number], rows)
+            self.texts.add(batch.frames[self.number], dict(zip(places, rows, strict=True)))
 
     # -- provisional rows ----------------------------------------------------------------------------------------------
 

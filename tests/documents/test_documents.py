@@ -404,6 +404,14 @@ def json_lines(draw: st.DrawFn) -> bytes:
 @example(
     [b'{"id":1,"text":"' + bytes([a, b, 0xBF]) + b'"}' for a in range(0xE0, 256) for b in range(0x7E, 0xC2)], FIELDS[0]
 )
+@example(
+    [
+        b'{"id":1,"text":"' + b"x" * n + odd + b"y" * 12 + b'"}'
+        for n in range(9)
+        for odd in (b"\\n", *(bytes([byte]) for byte in range(256) if byte != 10))
+    ],
+    FIELDS[0],
+)
 @example([b'{"id":1,"text":"' + b"x" * n + b'\xf0\x9f\x98\x80"}' for n in range(70)], FIELDS[0])
 def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None:
     found = parse(lines, fields)

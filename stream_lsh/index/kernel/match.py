@@ -42,7 +42,7 @@ from stream_lsh.index.kernel.work import (
     ROWS_BEFORE,
     VERSIONS_BEFORE,
 )
-from stream_lsh.index.postings.memtable import find
+from stream_lsh.index.postings.memtable import expect, find
 from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.layout import (
     DELETION,
@@ -84,6 +84,8 @@ def match(start, stop, work):  # type: ignore[no-untyped-def]
     while i < stop:
         if work.results.progress[PLACE] != i:
             begin(i, work)
+            if i + 1 < stop:
+                expect(work.memory, work.batch.keys[work.batch.starts[i + 1] : work.batch.starts[i + 2]])
         code = _judge(i, work)
         if code == REPRESENTATIVE_POSTED and not work.limits.samples:
             continue

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Halves, Number, Struct, Unsigned, Words2
 
@@ -133,6 +134,13 @@ def _from(slots, slot, key):  # type: ignore[no-untyped-def]
         if slot == len(slots):
             slot = np.int64(0)
     return slot
+
+
+@njit
+def expect(memory, keys):  # type: ignore[no-untyped-def]
+    """Load the first slots of keys into the cache: `find` and `append` follow."""
+    for key in keys:
+        prefetch(memory.slots, 2 * np.int64(key >> memory.shift))
 
 
 @njit

@@ -40,24 +40,26 @@ class Ids:
         self._store = store
         self._shard = shard
         self._segment_of = segment_of
-        self._base = 0  # row of the first id in `_recent`
-        self._recent: list[Named] = []
+        self._base = 0  # row of the first id in `_recent` and `_of`
+        self._recent: list[bytes] = []
+        self._of: list[bytes] = []  # no tuples: Python would look for cycles in them
         self._stored = lru_cache(CACHED)(self._read_stored)
         self._opened: _Opened | None = None  # the value read last: rows are often asked for in order
 
     def add(self, ids: Sequence[bytes], of: Sequence[bytes], rows: Sequence[int], last: int) -> None:
         """Add the ids of documents and of their oldest matches. Rows before `last` that are not in `rows` have no
         document."""
-        named: Iterable[Named] = zip(ids, of, strict=True)
         if last - self.last > len(ids):
-            places = dict(zip(rows, named, strict=True))
-            named = [places.get(row, (b"null", b"")) for row in range(self.last, last)]
-        self._recent.extend(named)
+            names, oldest = dict(zip(rows, ids, strict=True)), dict(zip(rows, of, strict=True))
+            ids = [names.get(row, b"null") for row in range(self.last, last)]
+            of = [oldest.get(row, b"") for row in range(self.last, last)]
+        self._recent.extend(ids)
+        self._of.extend(of)
 
     def name(self, rows: Sequence[int], of: Sequence[bytes]) -> None:
         """Set what rows in memory were dropped for."""
         for row, name in zip(rows, of, strict=True):
-            self._recent[row - self._base] = self._recent[row - self._base][0], name
+            self._of[row - self._base] = name
 
     @property
     def last(self) -> int:
@@ -72,8 +74,9 @@ class Ids:
             number, end = self._segment_of(at), min(at + BLOCK, last)
             while self._segment_of(end - 1) != number:  # a value belongs to one segment
                 end -= 1
-            named = self._recent[at - self._base : end - self._base]
-            values[rows_key(IDS, self._shard, number, at)] = _value([name for pair in named for name in pair])
+            names = [b""] * (2 * (end - at))
+            names[::2], names[1::2] = (some[at - self._base : end - self._base] for some in (self._recent, self._of))
+            values[rows_key(IDS, self._shard, number, at)] = _value(names)
             at = end
         return values
 
@@ -92,27 +95,29 @@ class Ids:
 
     def erased(self, rows: Iterable[int], named: Iterable[int]) -> None:
         """The values of `without` are in the store."""
-        for of, id in ((named, None), (rows, b"null")):
-            for row in of:
-                if row >= self._base:
-                    self._recent[row - self._base] = id or self._recent[row - self._base][0], b""
+        for row in (row - self._base for row in named if row >= self._base):
+            self._of[row] = b""
+        for row in (row - self._base for row in rows if row >= self._base):
+            self._recent[row], self._of[row] = b"null", b""
         self._stored.cache_clear()
         self._opened = None
 
     def forget(self, before: int) -> None:
         """Drop the ids of rows before this one from memory; they are in the store."""
-        del self._recent[: max(0, before - self._base)]
+        for some in (self._recent, self._of):
+            del some[: max(0, before - self._base)]
         self._base = max(self._base, before)
 
     def restore(self, first: int, last: int) -> None:
         """Read the ids of the rows [first, last) from the store into memory."""
-        self._base, self._recent = first, []
+        self._base, self._recent, self._of = first, [], []
         while first < last:
             start, value, ends, body = self._open(first)
             names = _taken_apart(value, ends, body)
-            named = list(zip(names[::2], names[1::2], strict=True))
-            self._recent.extend(named[first - start :][: last - first])
-            first = start + len(named)
+            begin, end = 2 * (first - start), 2 * (last - start)
+            self._recent += names[begin:end:2]
+            self._of += names[begin + 1 : end : 2]
+            first = start + len(names) // 2
 
     def read(self, row: int) -> bytes:
         """The id of a row."""
@@ -120,7 +125,8 @@ class Ids:
 
     def named(self, row: int) -> Named:
         """The id of a row, and of its oldest match."""
-        return self._recent[row - self._base] if row >= self._base else self._stored(row)
+        at = row - self._base
+        return (self._recent[at], self._of[at]) if at >= 0 else self._stored(row)
 
     def _read_stored(self, row: int) -> Named:
         first, value, ends, body = self._open(row)
