@@ -71,6 +71,10 @@ class Recovery(recovery.Recovery):
                 raise
             raise Unanswered("Kafka did not answer in time during recovery") from None
 
+    async def crash(self, reason: BaseException) -> None:
+        """End this run, without Faust's traceback: the caller of the app says what has ended it."""
+        self.app.fail(reason)
+
     async def on_rebalance(
         self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:

@@ -175,6 +175,19 @@ async def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
     assert activated == (handed_over != "before")
 
 
+async def test_recovery_without_an_answer_ends_the_run_and_prints_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that waits for brokers had a traceback in its log."""
+    app = MatchApp(KafkaSettings(), Probe("match"))
+
+    async def answer() -> None:
+        await asyncio.sleep(60)
+
+    await app.tables.recovery._execute_task(app.tables.recovery._wait(answer(), 0.01))
+    assert repr(app.ended) == "Unanswered('Kafka did not answer in time during recovery')"
+    await asyncio.sleep(0)
+    assert app.crashed and not [record for record in caplog.records if record.exc_info]
+
+
 async def test_recovered_shard_answers_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shard 0 has read its changelog, shard 1 is reading, shard 2 looks so by the ends of an earlier recovery."""
     app = MatchApp(KafkaSettings(shards=3), Probe("match"))
