@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,6 +70,8 @@ _PLACE = re.compile(r"[A-Za-z0-9._-]{1,249}:\d+:\d+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
+INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
+"""An id without its prefix that is an integer in JSON keys."""
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
 _REGISTRY = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _USER, _TOKEN = ("sasl_username", "sasl_password"), ("sasl_oauth_token_file",)
@@ -321,6 +324,10 @@ class KafkaSettings(Settings):
 
     def _of_topic(self, topic: str, table: Mapping[str, Any], given: Mapping[str, Any]) -> KafkaSettings:
         for name in table.keys() - {*OF_TOPIC}:
+            if isinstance(table[name], dict):
+                raise ValueError(
+                    f'[documents.{topic}.{name}]: a name with dots is quoted: [documents."{topic}.{name}"]'
+                )
             raise ValueError(f"[documents.{topic}]: {unknown(name, OF_TOPIC, None, 'setting of one topic')}")
         values = {"id_prefix": f"{topic}:", **given, **table, "documents_topic": topic}
         if values.get("id_field") == LINE_ID and "id_prefix" not in table:
@@ -358,13 +365,15 @@ class KafkaSettings(Settings):
         return b'"%b%b"' % (self.id_prefix.encode(), id[1:-1] if id[:1] == b'"' else id)
 
     def of_id(self, id: bytes) -> tuple[KafkaSettings, bytes]:
-        """The settings of the topic that an id (JSON text) is from by its prefix, and the id as the document has it."""
+        """The settings of the topic that an id (JSON text) is from by its prefix, and the id as the document has it.
+        With `key_is_id` = json, digits are an integer."""
         for topic in sorted(self.by_topic.values(), key=lambda topic: -len(topic.id_prefix)):
             prefix = topic.id_prefix
             if not prefix:
                 return topic, id
             if id.startswith(b'"%b' % prefix.encode()):
-                return topic, b'"' + id[1 + len(prefix) :]
+                inside = id[1 + len(prefix) : -1]
+                return topic, inside if topic.key_is_id == "json" and INTEGER.fullmatch(inside) else b'"%b"' % inside
         return self, id
 
     @property
@@ -380,7 +389,9 @@ class KafkaSettings(Settings):
     @cached_property
     def answers(self) -> dict[str, Any]:
         """As the engine's; what fixes the groups, for they are kept from the beginning on or not at all; and which
-        records delete, if some do by their key."""
+        records delete, if some do by their key. Of several documents topics those of the first."""
+        if self.documents:
+            return next(iter(self.by_topic.values())).answers
         groups = {"groups": True, "source_field": self.source_field} if self.groups else {}
         own = {name: value for name in ("key_is_id", "id_prefix") if (value := getattr(self, name))}
         return super().answers | groups | own
@@ -495,8 +506,24 @@ class KafkaSettings(Settings):
             )
         if self.documents and self.id_prefix:
             raise ValueError("id_prefix: with several documents topics each has its own: set it in their tables")
-        assert self.by_topic, "a topic whose settings are impossible raises"
+        self._check_prefixes()
         return self
+
+    def _check_prefixes(self) -> None:
+        """Check that an id says by its prefix how its topic is read. Raises ValueError, also if a topic's settings are
+        impossible."""
+        for (one, its), (other, others) in permutations(self.by_topic.items(), 2):
+            first, second = its.id_prefix, others.id_prefix
+            if first and first != second and second.startswith(first):
+                raise ValueError(
+                    f"[documents.{one}] has the id_prefix {first!r} and [documents.{other}] {second!r}, so different "
+                    "ids would become one: let neither begin with the other"
+                )
+            if first == second and its.key_is_id != others.key_is_id:
+                raise ValueError(
+                    f"[documents.{one}] and [documents.{other}] have the same id_prefix and another key_is_id: give "
+                    "both the same"
+                )
 
     @model_validator(mode="after")
     def _secure(self) -> KafkaSettings:

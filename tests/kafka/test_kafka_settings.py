@@ -258,6 +258,10 @@ def test_a_documents_topic_has_the_settings_of_its_table(tmp_path: Path) -> None
     assert (line.key, line.value) == (b"7", b'{"id":"7","gone":true}')
     assert settings.of_id(b'"crawl:7"') == (crawl, b'"7"')
     assert settings.of_id(b"7") == (news, b"7")
+    numbered = KafkaSettings(key_is_id="json", id_prefix="n:", on_conflict="update")
+    ids = [b'"n:17"', b'"n:-4"', b'"n:017"', b'"n:x"']
+    assert [numbered.of_id(id)[1] for id in ids] == [b"17", b"-4", b'"017"', b'"x"']
+    assert [line_of(numbered, id, 1).key for id in ("n:17", "n:017")] == [b"17", b'"017"']
 
 
 def test_only_some_topics_need_a_schema_registry() -> None:
@@ -281,6 +285,12 @@ def test_only_some_topics_need_a_schema_registry() -> None:
         ("[documents.'stream-lsh.unique']", "is a topic that the pipeline writes itself"),
         ("documents_topic = 'b'\n[documents.a]", r"has no table \[documents.b\], and a have one"),
         ("id_prefix = 'x'\n[documents.a]", "each has its own: set it in their tables"),
+        ("[documents.a.b]", r'a name with dots is quoted: \[documents."a.b"\]'),
+        ("[documents.a]\n[documents.b]\nid_prefix = 'a:b'", "'a:' and .* 'a:b', so different ids would become one"),
+        (
+            "on_conflict = 'update'\n[documents.a]\nid_prefix = ''\nkey_is_id = 'json'\n[documents.b]\nid_prefix = ''",
+            "the same id_prefix and another key_is_id",
+        ),
     ],
 )  # fmt: skip
 def test_a_wrong_table_of_a_documents_topic_is_refused(tmp_path: Path, text: str, said: str) -> None:

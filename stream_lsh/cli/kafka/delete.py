@@ -8,7 +8,7 @@ import click
 
 from stream_lsh.cli.delete import json_id_option, wanted_ids
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
+from stream_lsh.cli.kafka.command import CONNECTION, of_pipeline, pipeline_command
 from stream_lsh.cli.options import quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
@@ -37,7 +37,7 @@ def delete(settings: KafkaSettings, ids: tuple[str, ...], as_json: bool, quiet: 
     from stream_lsh.kafka.tools.delete import check, lines
     from stream_lsh.kafka.tools.produce import Feeder
 
-    settings = settings.one_topic
+    settings = of_pipeline(settings).one_topic
     check(settings)
     feeder = Feeder(settings, (), lines=lines(settings, wanted))
     try:

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command, result_of
+from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command, result_of
 from stream_lsh.cli.options import RUNNING
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
@@ -55,6 +55,7 @@ def replay(
 ) -> None:  # fmt: skip
     from stream_lsh.kafka.tools.replay import Wanted, replay
 
+    settings = of_pipeline(settings)
     wanted = Wanted(frozenset(reason), _milliseconds(since), _milliseconds(until), most)
     counts = result_of(settings, replay(settings, wanted, from_beginning=from_beginning, dry_run=dry_run))
     sent = ", ".join(f"{number:,} {name}" for name, number in counts.sent.most_common())

@@ -336,6 +336,8 @@ def supersede(i, superseded, work):  # type: ignore[no-untyped-def]
 def _mark_superseded(row, work):  # type: ignore[no-untyped-def]
     """Mark the row of a representative as superseded."""
     rows, met_by = work.rows, representative_row_of(row, work)
+    if met_by < 0:  # only if what a decision says is wrong
+        return
     seq, group = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
     mark_superseded(rows.deleted_rows, row, met_by, rows.total, seq, group)
 

@@ -98,8 +98,11 @@ async def recorded(settings: KafkaSettings, role: str) -> Commits:
 
 
 def encode_settings(settings: KafkaSettings) -> bytes:
-    """The value of the record with the pipeline's settings: those of `SHARED` that were given."""
+    """The value of the record with the pipeline's settings: those of `SHARED` that were given. It does not say how
+    values are encoded, which needs settings that are not shared."""
     given = settings.model_dump(mode="json", include=set(SHARED & settings.model_fields_set))
+    for table in given.get("documents", {}).values():
+        table.pop("document_format", None)
     return orjson.dumps({"version": VERSION, "settings": given})
 
 

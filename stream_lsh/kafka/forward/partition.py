@@ -93,7 +93,7 @@ class SourcePartition:
         self.task: asyncio.Task[None] | None = None
         self.busy = False
         self.loss_accepted = False
-        self.quiet_since = time.monotonic()
+        self.quiet_since = dict.fromkeys((place.topic for place in documents), time.monotonic())
         self._settings = settings
         self._delivery = delivery
         self._probe = probe
@@ -101,6 +101,7 @@ class SourcePartition:
         self._pause = pause
         self._moved = moved
         self._committed: Commits = {}
+        self._read = 0  # offset up to which verdicts were read
         self._losses: dict[str, tuple[int, int]] = {}  # lost and compacted, as last looked at
         self._wake = asyncio.Event()
         self._closing = False
@@ -111,7 +112,7 @@ class SourcePartition:
         Args:
             begins: of all places. known: those of them that were committed, with their metadata.
         """
-        after = begins[self.verdicts][0]
+        self._read = after = begins[self.verdicts][0]
         for place in self.documents:
             position, text = begins[place]
             self.joins[place.topic] = Join(position, int(text or after), new=place not in known)
@@ -135,23 +136,29 @@ class SourcePartition:
         Raises:
             Failed: a verdict is about a partition that this member does not read yet.
         """
-        for topic, join in self.joins.items():
-            settings = self._settings.by_topic[topic]
-            join.add_documents(r for r in documents if r.topic == topic and not is_passed_over(r, settings))
-            join.add_verdicts(verdict for verdict in verdicts if verdict.topic == topic)
         if added := {verdict.topic for verdict in verdicts} - self.joins.keys():
             raise Failed(f"{', '.join(added)} has a partition {self.partition} now")
-        self.quiet_since = time.monotonic()
+        for topic, join in self.joins.items():
+            settings = self._settings.by_topic[topic]
+            mine, theirs = ([one for one in some if one.topic == topic] for some in (documents, verdicts))
+            join.add_documents(record for record in mine if not is_passed_over(record, settings))
+            join.add_verdicts(theirs)
+            if mine or theirs:
+                self.quiet_since[topic] = time.monotonic()
+        if verdicts:
+            self._read = verdicts[-1].at + 1
         self._wake.set()
 
     def reached(self, documents: Mapping[TopicPartition, int], verdicts: int) -> None:
-        """Commit the consumer's positions after a quiet time.
+        """Commit the consumer's positions in documents topics that were quiet for a time, and in verdicts.
 
         Otherwise trailing transaction markers count as unread records, and if retention empties the partition this
         looks like a loss.
         """
         for place, position in documents.items():
             self.joins[place.topic].reached(position, verdicts)
+            self.quiet_since[place.topic] = time.monotonic()
+        self._read = max(self._read, verdicts)
         self._wake.set()
 
     @property
@@ -163,7 +170,7 @@ class SourcePartition:
     def needed(self) -> int:
         """Offset of the first verdict that some topic needs."""
         waiting = [first for join in self.joins.values() if (first := join.first_verdict) is not None]
-        return min(waiting, default=max(join.needed for join in self.joins.values()))
+        return min(waiting, default=self._read)
 
     @property
     def _positions(self) -> Commits:

@@ -148,7 +148,7 @@ class ForwardStage(Stage):
         deliveries = await self._deliveries(partitions)
         async with admin(self.settings) as client:
             largest = (await limits_of(client, self.settings, topics.dead_letters))[topics.dead_letters] - OVERHEAD
-        most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
+        most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(places))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
         known = await self._known(partitions)
         for partition in sorted(partitions):
@@ -273,12 +273,12 @@ class ForwardStage(Stage):
             if not {*source.places} <= self._member.assigned:
                 continue
             self.probe.lag(partition, self._member.lag(source.verdicts, source.needed))
-            if now > source.quiet_since + QUIET_SECONDS and not source.busy:
-                source.quiet_since = now
+            quiet = [place for place in source.documents if now > source.quiet_since[place.topic] + QUIET_SECONDS]
+            if quiet and not source.busy:
                 # A partition that was just given away has no position, and a new one may not have it yet.
                 with suppress(IllegalStateError, TimeoutError):
                     async with asyncio.timeout(1):
-                        documents = {place: await consumer.position(place) for place in source.documents}
+                        documents = {place: await consumer.position(place) for place in quiet}
                         source.reached(documents, await consumer.position(source.verdicts))
 
 

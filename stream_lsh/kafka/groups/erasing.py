@@ -19,7 +19,7 @@ from stream_lsh.index.store.rocksdb import QUEUE_NAMES, Store, name_key
 from stream_lsh.judging.verdicts import Judgement
 from stream_lsh.kafka.groups.store import TIME
 
-STEP = 1000  # values that one commit changes; the last entry of the queue may exceed that
+STEP = 1000  # versions whose ids one commit erases; the last entry of the queue may exceed that
 PASS_SECONDS = 1.0  # between the starts of two passes, at least
 
 
@@ -76,17 +76,17 @@ class Erasing:
                 return self._rolled(now)
             self._done, self._began, self._more, self._stale = [], now, False, False
         assert self._began is not None
-        changes: dict[bytes, bytes | None] = {}
+        versions: list[tuple[int, int]] = []
         for place in places(self._store, f"{self._done[-1]}\0" if self._done else ""):
             self._more = len(self._done) == PASS_ENTRIES
-            if self._more or len(changes) >= STEP or place.waits(self._began, self._after):
+            if self._more or len(versions) >= STEP or place.waits(self._began, self._after):
                 break
             _, groups, seqs = self._store.named(place.name)
-            changes |= without_ids(self._store, list(zip(groups, seqs, strict=True)))[0]
+            versions += zip(groups, seqs, strict=True)
             self._done.append(place.name)
-        if not changes:
+        if not versions:
             self._sweeping = self._pool.submit(self._store.sweep, ALL_GROUPS)
-        return changes
+        return {**without_ids(self._store, versions)[0]}  # together: members of a group share values
 
     def _due(self, now: float) -> bool:
         """Whether a pass begins."""

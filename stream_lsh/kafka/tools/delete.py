@@ -10,7 +10,7 @@ import orjson
 from stream_lsh.documents.fields import LINE_ID, id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import INTEGER, KafkaSettings
 from stream_lsh.kafka.tools.produce import Line
 
 TOGETHER = 1000
@@ -54,6 +54,8 @@ def line_of(settings: KafkaSettings, id: str | int, number: int) -> Line:
         if not str(id).startswith(prefix):
             raise UsageError(f"{str(id)[:100]!a} does not begin with {prefix}, as all ids of its documents topic do")
         id = str(id).removeprefix(prefix)
+        if settings.key_is_id == "json" and INTEGER.fullmatch(id.encode(errors="replace")):
+            id = int(id)
     try:
         json = id_text(id)
         plain = str(id).encode()

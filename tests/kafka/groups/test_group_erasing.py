@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.waiting import until
 
-from stream_lsh.embedded.group_store import member_removal, member_removal_key
+from stream_lsh.embedded.group_store import MEMBER, decoded, encoded, member_removal, member_removal_key, members_key
 from stream_lsh.index.erasure.queue import places
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.judging.groups import NO_ID
@@ -47,6 +47,27 @@ def test_an_id_is_erased_when_it_is_due_and_its_entry_afterwards(tmp_path: Path)
     until(lambda: step(200) == {name_key(place.name): None})
     assert list(places(store)) == [] and store.value(KEY) == ERASED
     assert step(200 + LAG - 1) == {} and step(200 + LAG) == {name_key(TIME): None} and step(200 + LAG) == {}
+    erasing.close()
+    store.close()
+
+
+def test_ids_that_share_a_value_are_erased_together(tmp_path: Path) -> None:
+    """They came in one round, and were removed by two frames. Versions without a value bound a step, too."""
+    store, members, key = Store(tmp_path / "db", sync=False), np.zeros(2, MEMBER), members_key(3, 5)
+    members["seq"], members["id"] = (5, 6), 4
+    store.write({key: encoded(members, [b'"aa"', b'"bb"', b"", b""])})
+    erasing = Erasing(store, AFTER, LAG, 50, stale=False)
+    for at, seq in ((50, 5), (51, 6)):
+        judgement = SimpleNamespace(seqs=np.array([seq + 10]), replaces=np.array([seq]), left=np.array([3]))
+        erasing.enter(cast(Judgement, judgement), at)
+        store.write(erasing.take())
+
+    def done() -> bool:
+        store.write(erasing.step(500))
+        return not list(places(store))
+
+    until(done)
+    assert decoded(store.value(key) or b"", MEMBER, "id", "source")[1][:2] == [NO_ID, NO_ID]
     erasing.close()
     store.close()
 
