@@ -8,7 +8,7 @@ import click
 
 from stream_lsh.cli.delete import json_id_option, wanted_ids
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.kafka.command import CONNECTION, of_pipeline, pipeline_command
+from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
 from stream_lsh.cli.options import quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
@@ -17,7 +17,7 @@ EXAMPLES = """
 stream-lsh kafka delete a1 a2 --topic-prefix news --key-is-id string
 withdrawn | stream-lsh kafka delete --topic-prefix news --deleted-field deleted -
 """
-SETTINGS = (*CONNECTION, "id_field", "deleted_field", "key_is_id", "partitioner")
+SETTINGS = (*CONNECTION, "id_field", "deleted_field", "key_is_id", "id_prefix", "partitioner")
 
 
 @pipeline_command(
@@ -37,7 +37,7 @@ def delete(settings: KafkaSettings, ids: tuple[str, ...], as_json: bool, quiet: 
     from stream_lsh.kafka.tools.delete import check, lines
     from stream_lsh.kafka.tools.produce import Feeder
 
-    settings = of_pipeline(settings).one_topic
+    settings = settings.one_topic
     check(settings)
     feeder = Feeder(settings, (), lines=lines(settings, wanted))
     try:

@@ -140,7 +140,8 @@ class SourcePartition:
             raise Failed(f"{', '.join(added)} has a partition {self.partition} now")
         for topic, join in self.joins.items():
             settings = self._settings.by_topic[topic]
-            mine, theirs = ([one for one in some if one.topic == topic] for some in (documents, verdicts))
+            mine = [record for record in documents if record.topic == topic]
+            theirs = [verdict for verdict in verdicts if verdict.topic == topic]
             join.add_documents(record for record in mine if not is_passed_over(record, settings))
             join.add_verdicts(theirs)
             if mine or theirs:

@@ -124,10 +124,10 @@ PER_SOURCE = {"keep_per": "source", "source_field": "outlet"}
 async def test_a_better_copy_supersedes_as_in_the_embedded_engine(world: World, cluster: Cluster) -> None:
     chance, groups = world.chance, world.seed % 2 == 0
     given: dict[str, Any] = {
-        **KEEP[world.seed % 3], "groups": groups, "shards": chance.choice([1, 3]), "decision_lag": 16,
+        **KEEP[world.seed % 3], "groups": groups,
         **({"source_field": "outlet"} if groups else {}), **chance.choice([{}, PER_SOURCE]),
         **chance.choice([{}, {"window": "10m", "time_field": "ts"}]),
-        **chance.choice([{}, {"erase_hours": 0, "standbys": 1}]),
+        **chance.choice([{}, {"erase_hours": 0, "standbys": 1}, {"shards": 3, "decision_lag": 16}]),
     }  # fmt: skip
     history = plain.history(N, PARTITIONS, world.seed, families=3)
     pipeline = await killed_and_started_again(world, cluster, history, **given)
