@@ -205,7 +205,7 @@ def test_each_source_keeps_a_copy(tmp_path: Path) -> None:
 def test_a_killed_run_ends_like_a_whole_one(tmp_path: Path) -> None:
     """Among so many copies, what was superseded before the kill would be met again behind it."""
     settings = {**SURE, **FIELDS, "keep": "newest"}
-    inputs = written(tmp_path / "inputs", copies(4, 2000), 8)
+    inputs = written(tmp_path / "inputs", copies(4, 1200), 8)
     run_keeping(tmp_path / "whole", inputs, Settings(**settings), ["unique", "verdicts"])
     broken = tmp_path / "broken"
     broken.mkdir()

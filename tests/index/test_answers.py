@@ -113,7 +113,7 @@ CHANGING = [
     *cases(CHANGING, [(0, "kept", 2, "8m")], 4),
     *cases(
         ((*each, *way) for each, *way in product(keeping(range(40), KEEP, 4), (1, 2, 3), (None, "8m"))),
-        [(0, "longest", 1, None), (1, "newest", 2, None)], 6,
+        [(0, "longest", 1, None), (0, "newest", 2, None)], 6,
     ),
 ])  # fmt: skip
 def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, mode: str, shards: int, window: str | None) -> None:
