@@ -174,10 +174,6 @@ class MatchApp(Host):
             self.failure = error
             self.add_future(self.crash(error))
 
-    async def crash(self, reason: BaseException) -> None:
-        """Mark everything as ended, without Faust's traceback: the caller of the app says what has ended it."""
-        self._crash(reason)
-
     @property
     def ended(self) -> BaseException | None:
         """The error that has ended this run, ours or Faust's."""
