@@ -29,6 +29,7 @@ type:
 
 bench:
 	$(BIN)/python -m bench.peers --out $(OUT)
+	$(BIN)/python -m bench.published --out $(OUT)
 	$(BIN)/python -m bench.dense --out $(OUT)
 	$(BIN)/python -m bench.stages --out $(OUT)
 	$(BIN)/python -m bench.first_verdict --out $(OUT)

@@ -1,8 +1,10 @@
-"""Speed, recall and precision beside datasketch, rensa and gaoya: same documents, shingles and threshold, one run.
+"""Speed, recall and precision beside datasketch, rensa, gaoya, FastSketchLSH and incrededup: same documents, one run.
 
 Every system runs in a process of its own, one after the other, round after round (A B C D, A B C D, ...), so that a
-slow minute of the machine hits all of them. The peers work in memory and on one core; how each is used stands in
-bench/systems.py. stream-lsh is its installed command line with a persistent index and exact verification.
+slow minute of the machine hits all of them. The peers work on one core, and all but incrededup in memory; how each is
+used stands in bench/systems.py and bench/incrededup.py. All but incrededup, which has its own words, are given the same
+shingles. "restart" is how long it takes a new process to know all documents again: in memory, it reads them again.
+stream-lsh is its installed command line with a persistent index and exact verification.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench import incrededup, report
 from bench.corpora import EXAMPLE_NAMES, Corpus, corpus, known_ids, unpack
 from bench.engine import comparison_options, from_anywhere, own_rate, pairs_command, read_pairs, require_success
 from bench.process import folder_bytes, watch
@@ -28,11 +30,12 @@ from bench.tokens import TOKENIZERS
 
 OURS = "stream-lsh"
 QUIET = 0.1  # cores busy with something else that do not matter
-DEFAULT = ("datasketch", "datasketch-mmh3", "rensa", "gaoya", "gaoya-words", OURS)
+DEFAULT = ("datasketch", "datasketch-mmh3", "rensa", "fastsketch", "gaoya", "gaoya-words", OURS)
+ALL = (*SYSTEMS, incrededup.NAME, OURS)
 COLUMNS = {
     "system": "system", "rate": "documents/s", "whole": "whole process", "cpu_micros": "CPU µs/document",
     "recall": "recall", "precision": "precision", "peak_mb": "peak MB", "disk": "bytes/document on disk",
-    "others": "other load",
+    "restart": "restart, s", "others": "other load",
 }  # fmt: skip
 EXAMPLE = "python -m bench.peers --corpora posts-5k --rounds 1 --systems rensa,gaoya,stream-lsh --out results"
 
@@ -67,7 +70,8 @@ def peer(
     return {
         "documents": own["documents"], "rate": own["documents"] / own["seconds"],
         "whole": own["documents"] / finished.seconds, "cpu_micros": 1e6 * own["cpu"] / own["documents"],
-        "peak_mb": own["peak"] / 1e6, "disk": None, "others": finished.others, "pairs": found,
+        "peak_mb": own["peak"] / 1e6, "disk": None, "restart": finished.seconds,
+        "others": finished.others, "pairs": found,
     }  # fmt: skip
 
 
@@ -75,14 +79,17 @@ def run_ours(wanted: Corpus, file: Path, given: argparse.Namespace, folder: Path
     """One run of stream-lsh into a fresh index: as `run_peer`; `rate` is what its own summary says."""
     pairs, state = folder / "pairs.jsonl", folder / "state"
     options = comparison_options(given.threshold, wanted.text_fields) + shlex.split(given.options)
-    finished = watch(pairs_command(file, state, pairs, options), every=0.05)
+    command = pairs_command(file, state, pairs, options)
+    finished = watch(command, every=0.05)
     require_success(finished, OURS)
-    size = folder_bytes(state)
+    size, found = folder_bytes(state), list(read_pairs(pairs))
+    again = watch(command)
+    require_success(again, OURS)
     shutil.rmtree(state)
     return {
         "documents": wanted.documents, "rate": own_rate(finished.errors), "whole": wanted.documents / finished.seconds,
         "cpu_micros": 1e6 * finished.cpu_seconds / wanted.documents, "peak_mb": finished.peak / 1e6,
-        "disk": size / wanted.documents, "others": finished.others, "pairs": list(read_pairs(pairs)),
+        "disk": size / wanted.documents, "restart": again.seconds, "others": finished.others, "pairs": found,
     }  # fmt: skip
 
 
@@ -91,6 +98,8 @@ def run(system: str, wanted: Corpus, file: Path, given: argparse.Namespace) -> d
     with tempfile.TemporaryDirectory(dir=given.work, prefix="run-") as folder:
         if system == OURS:
             return run_ours(wanted, file, given, Path(folder))
+        if system == incrededup.NAME:
+            return incrededup.run(file, wanted.text_fields, given.threshold, Path(folder), given.peer_threads)
         return run_peer(system, wanted, file, given, Path(folder))
 
 
@@ -168,7 +177,9 @@ def main() -> None:
         "--corpora", default="posts-40k,posts-120k", help=f"comma list of {EXAMPLE_NAMES} (%(default)s)"
     )
     parser.add_argument(
-        "--systems", default=",".join(DEFAULT), help=f"comma list of {', '.join([*SYSTEMS, OURS])} (%(default)s)"
+        "--systems",
+        default=",".join(DEFAULT),
+        help=f"comma list of {', '.join([*SYSTEMS, incrededup.NAME, OURS])} (%(default)s)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each system (%(default)s)")
     parser.add_argument("--threshold", type=float, default=0.8, help="Jaccard similarity (%(default)s)")
@@ -181,14 +192,16 @@ def main() -> None:
     given = parser.parse_args()
     systems = given.systems.split(",")
     for system in systems:
-        if system not in SYSTEMS and system != OURS:
+        if system not in ALL:
             parser.error(f"there is no system {system!r}")
+        if system == incrededup.NAME and not incrededup.available():
+            parser.error("incrededup is not on the PATH: cargo install incrededup")
     try:
         wanted = [corpus(name) for name in given.corpora.split(",")]
     except ValueError as error:
         parser.error(str(error))
 
-    where = report.environment(("datasketch", "rensa", "gaoya", "numpy", "numba", "rocksdict"))
+    where = report.environment(("datasketch", "rensa", "gaoya", "FastSketchLSH", "numpy", "numba", "rocksdict"))
     given.work.mkdir(parents=True, exist_ok=True)
     from_anywhere()
     results: list[dict[str, Any]] = []

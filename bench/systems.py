@@ -20,6 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench.corpora import read_documents
 from bench.process import own_peak
 from bench.tokens import SIZE, TOKENIZERS, shingles
@@ -105,6 +107,51 @@ def rensa(threshold: float, tokenizer: str, *, unique: bool, goes: Goes, check: 
     return lambda texts: compared(sketches(texts), index, threshold, unique=unique, goes=goes, check=check)
 
 
+def fastsketch(threshold: float, tokenizer: str, *, unique: bool, goes: Goes, check: bool = True) -> System:
+    """LSH with 16 bands of 8, FastSimilaritySketch.batch for a batch at a time, then the share of equal components.
+
+    A batch is inserted, then looked up: it is compared with itself, too. With `unique`, a document at a time. Nothing
+    can be removed from its index.
+    """
+    from FastSketchLSH import LSH, FastSimilaritySketch
+
+    sketcher = FastSimilaritySketch(size=COMPONENTS, seed=42)
+    index = LSH(num_perm=COMPONENTS, num_bands=16, num_threads=1)
+    words, _ = TOKENIZERS[tokenizer]
+
+    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
+        known, inserted, first = np.empty((1024, COMPONENTS), np.uint64), list[int](), 0
+        while batch := [shingles(words(text)) for text in islice(texts, BATCH)]:
+            sketches = sketcher.batch(batch, num_threads=1)
+            for at in range(0, len(batch), 1 if unique else BATCH):
+                part = sketches[at : at + 1] if unique else sketches
+                newest = range(len(inserted), len(inserted) + len(part))
+                if newest.stop > len(known):
+                    known = np.resize(known, (2 * len(known), COMPONENTS))
+                known[newest.start : newest.stop] = part
+                inserted += range(first + at, first + at + len(part))
+                if not unique:
+                    index.insert(part)
+                found, ends = index.query(part, format="csr")
+                older = found.astype(np.int64)
+                newer = newest.start + np.repeat(np.arange(len(part)), np.diff(ends.astype(np.int64)))
+                alike = older < newer
+                if check:
+                    alike &= (known[older] == known[newer]).mean(axis=1) >= threshold
+                pairs = [
+                    (inserted[one], inserted[other]) for one, other in zip(older[alike], newer[alike], strict=True)
+                ]
+                yield from pairs
+                if unique:
+                    if pairs:
+                        inserted.pop()
+                    else:
+                        index.insert(part)
+            first += len(batch)
+
+    return run
+
+
 def gaoya_index(threshold: float, *, lowercase: bool) -> Any:
     """A MinHashStringIndex, 16 bands of 8 and 3-word shingles, without the wrapper in Python around it."""
     from gaoya.minhash import MinHashStringIndex
@@ -171,6 +218,8 @@ SYSTEMS: dict[str, Callable[..., System]] = {
     "datasketch-unchecked": partial(datasketch, check=False),
     "rensa": rensa,
     "rensa-unchecked": partial(rensa, check=False),
+    "fastsketch": fastsketch,
+    "fastsketch-unchecked": partial(fastsketch, check=False),
     "gaoya": gaoya,
     "gaoya-words": gaoya_words,
 }
@@ -190,6 +239,8 @@ def main() -> None:
     parser.add_argument("--tokenizer", choices=TOKENIZERS, default="regex")
     parser.add_argument("--pairs", type=Path, required=True, help="where to write the pairs, id and id a line")
     given = parser.parse_args()
+    if given.updates and given.system.startswith("fastsketch"):
+        parser.error("FastSketchLSH removes nothing from its index")
     # The Rust libraries read this when they start their pool of threads, which is not before their first call.
     os.environ.setdefault("RAYON_NUM_THREADS", "1")
     ids: list[str] = []
