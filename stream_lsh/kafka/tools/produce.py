@@ -18,7 +18,7 @@ from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
-from stream_lsh.embedded.feed import file_input
+from stream_lsh.embedded.feed import file_input, total_bytes
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pipeline import Stage
@@ -327,9 +327,7 @@ class Feeder:
             self._report(self._state())
 
     def _state(self) -> Progress:
-        sizes = [source.size for source in self._sources]
-        total = None if None in sizes else sum(size for size in sizes if size is not None)
-        read = sum(source.raw_position for source in self._sources)
+        total, read = total_bytes(self._sources), sum(source.raw_position for source in self._sources)
         return Progress(self.sent, 0, 0, 0, 0, read, total, time.monotonic() - self._began)
 
 
