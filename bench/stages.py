@@ -24,6 +24,7 @@ from bench import report
 from bench.corpora import EXAMPLE_NAMES, Corpus, corpus, unpack
 from bench.engine import ALL_PAIRS
 from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.stages --corpus posts-40k --out results"
@@ -96,14 +97,7 @@ class Serial:
             item = next(self._items)
         return self._work(item)
 
-    def each(self, timeout: float | None = None) -> Iterator[Any]:
-        """The items, each when it is asked for."""
-        while True:
-            try:
-                item = self.get(timeout)
-            except StopIteration:
-                return
-            yield item
+    each = Stage.each
 
 
 def serial_chain(clock: Clock, items: Iterable[Any], work: Callable[[Any], Any]) -> tuple[Serial, Callable[[], None]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import stream_lsh
 from stream_lsh import client, testing
-from stream_lsh.client.operations import many, one
+from stream_lsh.client.operations import Operation
 from stream_lsh.families.signer import Signed
 
 INTRODUCTION = """\
@@ -83,7 +83,7 @@ def methods_of(cls: type) -> list[tuple[str, Any]]:
     for base in cls.__mro__[:-1]:
         for name, value in vars(base).items():
             shown = not name.startswith("_") or name in ("__contains__", "__len__")
-            if shown and (inspect.isfunction(value) or isinstance(value, property | one | many)):
+            if shown and (inspect.isfunction(value) or isinstance(value, property | Operation)):
                 found.setdefault(name, value)
     return list(found.items())
 
@@ -98,7 +98,7 @@ def class_page(name: str, module: ModuleType = stream_lsh) -> str:
     for method, value in methods_of(cls) if name in WITH_METHODS else []:
         shown = {"__contains__": "in", "__len__": "len"}.get(method, method)
         out.append(f"### {name}: {shown}\n")
-        value = value.make if isinstance(value, one | many) else value
+        value = value.make if isinstance(value, Operation) else value
         if isinstance(value, property):
             out.append(described(value.__doc__))
         else:

@@ -9,8 +9,7 @@ if find_spec("httpx") is None:
         "stream_lsh.client needs the package httpx, which is not installed: pip install 'stream-lsh[client]'"
     )
 
-from stream_lsh.client.async_client import AsyncClient
-from stream_lsh.client.client import Client
+from stream_lsh.client.client import AsyncClient, Client
 from stream_lsh.client.errors import RequestError, Unreachable, VerdictPending
 from stream_lsh.client.events import Event
 

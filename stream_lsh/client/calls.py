@@ -47,6 +47,14 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = b""
 
+    @property
+    def request(self) -> dict[str, Any]:
+        """The arguments of httpx's `request`."""
+        return {
+            "method": self.method, "url": self.path, "params": self.params, "headers": self.headers,
+            "content": self.content,
+        }  # fmt: skip
+
 
 def add_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
     if len(lines) == 1 and len(lines[0]) > KEYED_BYTES:  # `batches` makes no larger request of several lines

@@ -46,6 +46,8 @@ from stream_lsh.serve.schemas import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Now = TypeVar("Now")
+Later = TypeVar("Later")
 Order = Literal["largest", "newest", "growing"]
 Calls = Iterator[Call[list[T]]]
 """Requests, each of which is made when the results of the one before are used up."""
@@ -65,17 +67,17 @@ class Awaited(Protocol):
     def _each(self, calls: Calls[T]) -> AsyncIterator[T]: ...
 
 
-class one(Generic[P, T]):
-    """A method of both clients that makes one request, and has its result."""
+class Operation(Generic[P, Now, Later]):
+    """A method of both clients. One of them has its result at once, the other awaits it."""
 
-    def __init__(self, make: Callable[Concatenate[Any, P], Call[T]]) -> None:
+    def __init__(self, make: Callable[Concatenate[Any, P], Any], ask: Callable[[Any, Any], Any]) -> None:
         self.make = make
-        self._method = wraps(make)(lambda client, *args, **named: client._result(make(client, *args, **named)))
+        self._method = wraps(make)(lambda client, *args, **named: ask(client, make(client, *args, **named)))
 
     @overload
-    def __get__(self, client: Blocking, owner: type) -> Callable[P, T]: ...
+    def __get__(self, client: Blocking, owner: type) -> Callable[P, Now]: ...
     @overload
-    def __get__(self, client: Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Awaited, owner: type) -> Callable[P, Later]: ...
     @overload
     def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
 
@@ -83,22 +85,14 @@ class one(Generic[P, T]):
         return self._method if client is None else MethodType(self._method, client)
 
 
-class many(Generic[P, T]):
-    """A method of both clients that makes requests one after the other, and has the results of all."""
+def one(make: Callable[Concatenate[Any, P], Call[T]]) -> Operation[P, T, Coroutine[Any, Any, T]]:
+    """A method that makes one request, and has its result."""
+    return Operation(make, lambda client, call: client._result(call))
 
-    def __init__(self, make: Callable[Concatenate[Any, P], Calls[T]]) -> None:
-        self.make = make
-        self._method = wraps(make)(lambda client, *args, **named: client._each(make(client, *args, **named)))
 
-    @overload
-    def __get__(self, client: Blocking, owner: type) -> Callable[P, Iterator[T]]: ...
-    @overload
-    def __get__(self, client: Awaited, owner: type) -> Callable[P, AsyncIterator[T]]: ...
-    @overload
-    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
-
-    def __get__(self, client: Blocking | Awaited | None, owner: type) -> Callable[..., Any]:
-        return self._method if client is None else MethodType(self._method, client)
+def many(make: Callable[Concatenate[Any, P], Calls[T]]) -> Operation[P, Iterator[T], AsyncIterator[T]]:
+    """A method that makes requests one after the other, and has the results of all."""
+    return Operation(make, lambda client, calls: client._each(calls))
 
 
 class Operations:

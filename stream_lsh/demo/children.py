@@ -11,19 +11,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stream_lsh.errors import StreamLshError
-from stream_lsh.kafka.run.children import bound
+from stream_lsh.kafka.run.children import ChildEnded, bound
 
 LINES = 12
 """Of the log of a process that has ended by itself."""
-
-
-class ChildEnded(StreamLshError):
-    """A process has ended by itself. The code is the one that it ended with."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.exit_code = code if code > 0 else 1
 
 
 class Child:

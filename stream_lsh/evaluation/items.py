@@ -79,6 +79,8 @@ class EveryPair(Exhaustive):
     """The comparison of all items with all older ones. The time grows with the square of the items, memory with the
     pairs found. least: the similarity, as verdicts have it, from which a pair counts."""
 
+    SHARE = 0.5  # a sample is compared with all items, a chunk only with those up to its newest
+
     def __init__(self, items: Items, least: float) -> None:
         super().__init__(len(items))
         self.items, self.least, self._numbers = items, least, items.numbers()
@@ -87,10 +89,6 @@ class EveryPair(Exhaustive):
             self._most = (1 / least - 1) ** 2 * (1 + _NEAR) + 4 * longest * _NEAR
         else:
             self._most = (1 - least) * items.dimensions + _NEAR
-
-    def seconds(self, sample: int = 256) -> float:
-        """See `Exhaustive.seconds`. The sample is compared with all items, a chunk only with those up to its newest."""
-        return super().seconds(sample) / 2
 
     def _compare(self, numbers: NDArray[np.int64]) -> Pairs:
         older, newer = [numbers[:0]], [numbers[:0]]

@@ -199,11 +199,6 @@ def compaction_lag(settings: KafkaSettings) -> int:
     return max(HOUR_MS, round(HOUR_MS * (settings.erase_hours or 0)))
 
 
-def _compaction(settings: KafkaSettings) -> dict[str, str]:
-    """How soon erased ids leave `group-changelog`. By default Kafka may wait until half of the topic is obsolete."""
-    return {} if settings.erase_hours is None else {"max.compaction.lag.ms": str(compaction_lag(settings))}
-
-
 def wanted(
     settings: KafkaSettings, partitions: int | None = None, document_bytes: int | None = None
 ) -> list[TopicSpec]:
@@ -239,19 +234,20 @@ def wanted(
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival | _segments(settings)),
         *([decisions] if settings.late else []),
-        *(_of_groups(topics, kept, internal, arrival, _compaction(settings)) if settings.groups else []),
+        *(_of_groups(settings, kept, internal, arrival) if settings.groups else []),
     ]
 
 
-def _of_groups(
-    topics: Topics, kept: int, internal: int, arrival: Mapping[str, str], compaction: Mapping[str, str]
-) -> list[TopicSpec]:
+def _of_groups(settings: KafkaSettings, kept: int, internal: int, arrival: Mapping[str, str]) -> list[TopicSpec]:
     """The topics of `groups`. Each has one partition: rules over sources need all documents in order."""
+    topics = Topics.of(settings)
     # Compaction must keep each event as long as the retention of the other outputs.
     late = {"min.compaction.lag.ms": str(kept)}
+    # By default Kafka may wait until half of the topic is obsolete; erased ids have to leave it earlier.
+    soon = {} if settings.erase_hours is None else {"max.compaction.lag.ms": str(compaction_lag(settings))}
     return [
         TopicSpec(topics.memberships, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.groups, 1, "compact", FOREVER, KAFKA_BYTES, {**arrival, **late}),
         TopicSpec(topics.alerts, 1, "delete", kept, KAFKA_BYTES, arrival),
-        TopicSpec(topics.group_changelog, 1, "compact", FOREVER, internal, {**arrival, **compaction}),
+        TopicSpec(topics.group_changelog, 1, "compact", FOREVER, internal, {**arrival, **soon}),
     ]

@@ -14,7 +14,7 @@ from stream_lsh.serve import alerting, backups, documents, groups, headlines, lo
 from stream_lsh.serve.codes import CODES
 from stream_lsh.serve.heads import Heads
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.openapi import describe, operation_id
+from stream_lsh.serve.openapi import describe
 from stream_lsh.serve.problems import Problem, explain
 from stream_lsh.serve.proxies import Proxies
 from stream_lsh.serve.requests import Requests
@@ -39,7 +39,7 @@ def make_app(service: Interface) -> FastAPI:
     hosts = frozenset(name.lower() for name in limits.hosts) if limits.hosts or service.tokens is None else None
     app = FastAPI(
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
-        openapi_url="/v1/openapi.json", generate_unique_id_function=operation_id,
+        openapi_url="/v1/openapi.json", generate_unique_id_function=lambda route: route.name,
         middleware=[
             Middleware(Requests, counts=service.tally.requests, tracer=tracer()),
             *([Middleware(Proxies, trusted=limits.proxies)] if limits.proxies else []),

@@ -19,14 +19,17 @@ _LEAST, _MOST = -(2**62), 2**62  # far from the ends of int64, so that sums stay
 _DIGITS = 12  # of the hash
 
 
-def cursor_of(parameters: object, numbers: Sequence[int | None]) -> str:
-    """The cursor with these numbers for requests with these parameters, which can be written as JSON."""
+def next_cursor(parameters: object, numbers: Sequence[int | None] | None) -> bytes:
+    """The cursor with these numbers for requests with these parameters, which can be written as JSON. It is JSON: null
+    without numbers, where a list ends."""
+    if numbers is None:
+        return b"null"
     said = json.dumps([_hash(parameters), *numbers], separators=(",", ":"))
-    return base64.urlsafe_b64encode(said.encode()).rstrip(b"=").decode()
+    return b'"%b"' % base64.urlsafe_b64encode(said.encode()).rstrip(b"=")
 
 
-def read_cursor(cursor: str, parameters: object, count: int) -> list[int | None]:
-    """The numbers in a cursor.
+def read_cursor(cursor: str, parameters: object, times: int, places: int) -> tuple[list[int | None], list[int]]:
+    """The numbers in a cursor: some that may be missing, and then some from 0 on.
 
     Raises:
         Problem: it is no cursor, or belongs to other parameters.
@@ -35,16 +38,18 @@ def read_cursor(cursor: str, parameters: object, count: int) -> list[int | None]
         if len(cursor) > MOST_CHARACTERS:
             raise ValueError
         said = json.loads(base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), b"-_", validate=True))
-        if not isinstance(said, list) or len(said) != 1 + count:
+        if not isinstance(said, list) or len(said) != 1 + times + places:
             raise ValueError
         digest, *numbers = said
         if any(number is not None and (type(number) is not int or not _LEAST <= number <= _MOST) for number in numbers):
+            raise ValueError
+        if any(number is None or number < 0 for number in numbers[times:]):
             raise ValueError
     except (ValueError, binascii.Error, RecursionError):
         raise bad_cursor("it is no cursor of this list: take `next_cursor` of the answer before") from None
     if digest != _hash(parameters):
         raise bad_cursor("it is the cursor of a request with other parameters: repeat those of the first request")
-    return numbers
+    return numbers[:times], numbers[times:]
 
 
 def bad_cursor(detail: str) -> Problem:

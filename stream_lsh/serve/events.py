@@ -24,7 +24,7 @@ Said = tuple[int, Kind, bytes]  # seq of the document that caused an event, its 
 AT_ONCE = 65_536  # bytes that a listener gets at once when it is behind
 TEXT_BYTES = 16 << 20  # of the texts that listeners share
 MOST_READ = 8192  # events that are looked into at once for a filter
-_SEQ = b'"seq":'
+SEQ = b'"seq":'
 # Of each object in memory, besides the bytes of its data.
 _EVENT_BYTES, _SOURCE_BYTES, _BLOCK_BYTES, _SHARED_BYTES = 200, 150, 360, 320
 
@@ -117,10 +117,10 @@ def _of_batch(judged: Judged, lines: Sequence[bytes], verified: str) -> Iterator
         yield seq_of(line), "alert", line
 
 
-def seq_of(line: bytes) -> int:
-    """The seq of the document that caused an event of a group or an alert. It is the first `seq` in the line: in
-    strings quotes are escaped."""
-    return int(line.partition(_SEQ)[2].partition(b",")[0])
+def seq_of(line: bytes, name: bytes = SEQ) -> int:
+    """The seq of the document that caused an event of a group or an alert. It is the first of this name in the line:
+    in strings quotes are escaped."""
+    return int(line.partition(name)[2].partition(b",")[0])
 
 
 class Ring:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Response
 from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Moment, NoTimes, Order, Page, Place, Row
 from stream_lsh.errors import UsageError
 from stream_lsh.serve import openapi
-from stream_lsh.serve.cursors import bad_cursor, cursor_of, read_cursor
+from stream_lsh.serve.cursors import next_cursor, read_cursor
 from stream_lsh.serve.filters import (
     AT_ONCE,
     Budget,
@@ -72,23 +72,18 @@ async def get_groups(
     parameters = ["groups", order, since, until, source, min_total, min_similarity, q]
     first, last, after = moment("since", since), moment("until", until), None
     if cursor is not None:
-        begin, end, rank, number = read_cursor(cursor, parameters, 4)
-        if rank is None or number is None:
-            raise bad_cursor("it is no cursor of this list")
-        first, last = (None if time is None else Moment(time) for time in (begin, end))
-        after = Place(rank, number)
+        times, place = read_cursor(cursor, parameters, times=2, places=2)
+        first, last = (None if time is None else Moment(time) for time in times)
+        after = Place(*place)
     query = GroupQuery(order, first, last, source_filter(source), min_total, min_similarity, after, limit)
     words = Words.of(q)
     try:
         page = await (_searched(service, query, words) if words.words else service.groups(query))
     except NoTimes as error:
         raise Problem(409, str(error), field="order" if since is None and until is None else "since") from None
-    following = b"null"
-    if page.next is not None:
-        numbers = (page.since, page.until, page.next.rank, page.next.number)
-        following = b'"%b"' % cursor_of(parameters, numbers).encode()
+    numbers = None if page.next is None else (page.since, page.until, page.next.rank, page.next.number)
     rows = b",".join(row.json for row in page.rows)
-    return Response(b'{"groups":[%b],"next_cursor":%b}' % (rows, following), media_type=JSON)
+    return Response(b'{"groups":[%b],"next_cursor":%b}' % (rows, next_cursor(parameters, numbers)), media_type=JSON)
 
 
 async def _searched(service: Interface, query: GroupQuery, words: Words) -> Page:
@@ -111,8 +106,7 @@ async def _searched(service: Interface, query: GroupQuery, words: Words) -> Page
         budget.spend(len(groups))
         if page.next is None or budget.spent:
             return Page(found, page.next, page.since, page.until)
-        times = (None if time is None else Moment(time) for time in (page.since, page.until))
-        since, until = times
+        since, until = (None if time is None else Moment(time) for time in (page.since, page.until))
         query = replace(query, since=since, until=until, after=page.next)
 
 
@@ -137,10 +131,7 @@ async def get_group(
     parameters = ["group", group, since, until, source, min_similarity]
     after = -1
     if cursor is not None:
-        (number,) = read_cursor(cursor, parameters, 1)
-        if number is None or number < 0:
-            raise bad_cursor("it is no cursor of this list")
-        after = number
+        _, [after] = read_cursor(cursor, parameters, times=0, places=1)
     times = moment("since", since), moment("until", until)
     query = MemberQuery(*times, source_filter(source), min_similarity, after, limit)
     try:
@@ -149,5 +140,5 @@ async def get_group(
         raise Problem(409, str(error), field="since") from None
     except UsageError as error:
         raise Problem(404, str(error), code="unknown_group", field="group") from None
-    following = b"null" if last is None else b'"%b"' % cursor_of(parameters, [last]).encode()
+    following = next_cursor(parameters, None if last is None else [last])
     return Response(b'%b,"next_cursor":%b}' % (found, following), media_type=JSON)

@@ -114,11 +114,6 @@ def _problem(status: int) -> dict[str, Any]:
     return found
 
 
-def operation_id(route: APIRoute) -> str:
-    """The id of an operation: the name of its function."""
-    return route.name
-
-
 def describe(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     """Add the models, and the problems of writing, to the OpenAPI document of an app with these routers."""
     models = [model for model in vars(schemas).values() if isinstance(model, type) and issubclass(model, schemas.Model)]

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from stream_lsh.documents.fields import id_text
 from stream_lsh.embedded.group_query import GroupQuery, Moment, NoTimes, SourceFilter
 from stream_lsh.serve import openapi
-from stream_lsh.serve.cursors import bad_cursor, cursor_of, read_cursor
+from stream_lsh.serve.cursors import next_cursor, read_cursor
 from stream_lsh.serve.event_filter import EventFilter
 from stream_lsh.serve.events import MOST_READ, Event
 from stream_lsh.serve.filters import AT_ONCE, Budget, Cursor, Q, Source, Words, moment, shown, source_filter
@@ -50,9 +50,7 @@ async def get_pairs(
     if cursor is None:
         first, last = await _times(service, moment("since", since), moment("until", until))
     else:
-        first, last, seq, n = read_cursor(cursor, parameters, 4)
-        if seq is None or n is None:
-            raise bad_cursor("it is no cursor of this list")
+        (first, last), (seq, n) = read_cursor(cursor, parameters, times=2, places=2)
         place = seq, n
     similar = EventFilter(frozenset({"pair"}), min_similarity=min_similarity)
     looks = bool(words.words) or (named, first, last) != (None, None, None)
@@ -83,9 +81,7 @@ async def get_pairs(
             more, place = True, chosen[left - 1].place
         elif some:
             place = some[-1].place
-    following = b"null"
-    if more and place is not None:
-        following = b'"%b"' % cursor_of(parameters, (first, last, *place)).encode()
+    following = next_cursor(parameters, (first, last, *place) if more and place is not None else None)
     return Response(b'{"pairs":[%b],"next_cursor":%b}' % (b",".join(found), following), media_type=JSON)
 
 

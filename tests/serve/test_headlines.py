@@ -12,7 +12,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.serve import intake
 from stream_lsh.serve.headline import MOST_CHARACTERS, Headline, headline
 from stream_lsh.serve.lines import one_line
-from stream_lsh.serve.pipeline import headlines
+from stream_lsh.serve.pipeline import originals
 from stream_lsh.serve.pipeline.originals import Original, Originals
 from stream_lsh.serve.pipeline.service import PipelineService
 from stream_lsh.serve.problems import Problem
@@ -78,14 +78,14 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> PipelineService:
 async def test_headlines_of_a_pipeline_do_not_wait_for_all(
     pipeline: PipelineService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headlines, "SECONDS", 0)
+    monkeypatch.setattr(originals, "LIST_SECONDS", 0)
     assert [one.headline for one in await pipeline.headlines(["late", "a", "lost"])] == [None, "One", None]
 
 
 async def test_reads_of_a_pipeline_that_wait_are_limited(
     pipeline: PipelineService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headlines, "MOST_HEADLINES", 2)
+    monkeypatch.setattr(originals, "MOST_HEADLINES", 2)
     monkeypatch.setattr(intake, "MOST_READS", 1)
     pipeline.intake.ready = True
     waiting = [asyncio.create_task(pipeline.headlines(["late", "late"]))]

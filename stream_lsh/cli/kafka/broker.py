@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import Command
+from stream_lsh.cli.options import option
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS, check_version, fetched, libraries
@@ -30,17 +31,16 @@ stream-lsh kafka broker --version 3.9.1 --port 19092
 It needs Java (17 for Kafka 4, 11 for Kafka 3.9), and Maven for the first download. The jars (46 MB) are kept in the
 user's cache folder. It runs until Ctrl-C or SIGTERM.""",
     params=[
-        Option(
-            ["--version"], default=VERSIONS[0], metavar="X.Y.Z", show_default=True, section="Broker",
-            help=f"version of Kafka; tested versions are {' and '.join(VERSIONS)}",
+        option(
+            "Broker", "--version X.Y.Z", f"version of Kafka; tested versions are {' and '.join(VERSIONS)}",
+            default=VERSIONS[0], show_default=True,
         ),
-        Option(
-            ["--port"], type=click.IntRange(1, 65535), default=DEFAULT_PORT, metavar="N", show_default=True,
-            section="Broker", help="port to listen on",
+        option(
+            "Broker", "--port N", "port to listen on", click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True
         ),
-        Option(
-            ["--data"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section="Broker",
-            help="folder of its data and its log, made if missing; default: a temporary folder",
+        option(
+            "Broker", "--data DIR", "folder of its data and its log, made if missing; default: a temporary folder",
+            click.Path(path_type=Path, file_okay=False),
         ),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import click
 
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import COMMON, KAFKA, KAFKA_SECTIONS, RUNNING, load_settings, settings_options
+from stream_lsh.cli.options import COMMON, KAFKA, KAFKA_SECTIONS, RUNNING, load_settings, option, settings_options
 from stream_lsh.kafka.run.logs import LEVELS
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -23,10 +23,8 @@ PIPELINE = (*CONNECTION, *COMMON, "groups")
 
 def log_level_option(default: str) -> Option:
     """`--log-level`: which log lines a worker writes."""
-    return Option(
-        ["--log-level"], type=click.Choice(LEVELS), default=default, show_default=True, section=RUNNING,
-        help="least level of log lines on standard error",
-    )  # fmt: skip
+    text, levels = "least level of log lines on standard error", click.Choice(LEVELS)
+    return option(RUNNING, "--log-level", text, levels, default=default, show_default=True)
 
 
 def pipeline_command(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Option
 from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command, result_of
-from stream_lsh.cli.options import RUNNING, quiet_option
+from stream_lsh.cli.options import RUNNING, option, quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
@@ -28,10 +27,9 @@ The workers keep running: the signers pause, and the other roles finish. The exi
 read has its verdict and outputs. After --timeout it is 1, and the command names the roles that are not finished. The
 signers pause until --resume, also in workers that start later. Documents wait in their topic.""",
     params=[
-        Option(["--resume"], is_flag=True, section=RUNNING, help="let the signers read again"),
-        Option(
-            ["--timeout"], type=click.FloatRange(min=0), default=300.0, show_default=True, metavar="SECONDS",
-            section=RUNNING, help="seconds to wait",
+        option(RUNNING, "--resume", "let the signers read again"),
+        option(
+            RUNNING, "--timeout SECONDS", "seconds to wait", click.FloatRange(min=0), default=300.0, show_default=True
         ),
         quiet_option(),
     ],

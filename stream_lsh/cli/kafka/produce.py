@@ -10,8 +10,8 @@ import click
 
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, quiet_option, settings_options
+from stream_lsh.cli.group import Command
+from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, option, quiet_option, settings_options
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.cli.webfeeds import chosen_feeds, feed_options
@@ -46,11 +46,11 @@ input. Without FILE, standard input is read if it is a pipe. With --feed it send
 With --document-format text the value is the text alone. --partitioner chooses the partition of a key, and has to be
 that of your other producers. Lines keep their order, and count when all in-sync replicas have acknowledged them.""",
     params=[
-        Option(
-            ["--rate"], type=click.FloatRange(min=0, min_open=True), metavar="N", section="Sending",
-            help="documents per second  [as fast as Kafka takes them]",
+        option(
+            "Sending", "--rate N", "documents per second  [as fast as Kafka takes them]",
+            click.FloatRange(min=0, min_open=True),
         ),
-        Option(["--key"], metavar="FIELD", section="Sending", help="field of the key  [field of the id]"),
+        option("Sending", "--key FIELD", "field of the key  [field of the id]"),
         *settings_options(SETTINGS, KafkaSettings),
         *feed_options(),
         quiet_option(),

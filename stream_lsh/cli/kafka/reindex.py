@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain, set_resumes
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import Command
 from stream_lsh.cli.kafka.command import log_level_option, result_of
 from stream_lsh.cli.kafka.tail import FOLDED, OUTPUTS
 from stream_lsh.cli.options import (
@@ -21,6 +21,7 @@ from stream_lsh.cli.options import (
     OF_TOPICS,
     RUNNING,
     load_settings,
+    option,
     quiet_option,
     settings_options,
 )
@@ -57,10 +58,10 @@ With --from-changelog the documents are read from the changelogs of the shards i
 missing. Only the number of shards may change. Verdicts and pairs are written anew; unique begins with the next
 documents. Run `stream-lsh kafka drain` before.""",
     params=[
-        Option(["--to-prefix"], required=True, metavar="NAME", section=RUNNING, help="the new prefix"),
-        Option(
-            ["--from-changelog"], is_flag=True, section=RUNNING,
-            help="change only the number of shards, and read the changelogs instead of the documents topic",
+        option(RUNNING, "--to-prefix NAME", "the new prefix", required=True),
+        option(
+            RUNNING, "--from-changelog",
+            "change only the number of shards, and read the changelogs instead of the documents topic",
         ),
         log_level_option("warning"),
         quiet_option(),

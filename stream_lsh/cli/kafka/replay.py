@@ -6,9 +6,8 @@ from datetime import datetime
 
 import click
 
-from stream_lsh.cli.group import Option
 from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command, result_of
-from stream_lsh.cli.options import RUNNING
+from stream_lsh.cli.options import RUNNING, option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
@@ -29,24 +28,18 @@ The command reads the present dead letters, and stores its position for each rea
 document twice. Dead letters that --since and --until leave out count as done. The header stream-lsh-replays counts how
 often a document was sent again.""",
     params=[
-        Option(
-            ["--reason"], multiple=True, metavar="NAME", section=RUNNING,
-            help="only documents rejected for this reason; repeatable",
+        option(RUNNING, "--reason NAME", "only documents rejected for this reason; repeatable", multiple=True),
+        option(
+            RUNNING, "--since TIME", "only documents from this timestamp on (2026-11-22 or 2026-11-22T10:00:00Z)",
+            click.DateTime(TIMES),
         ),
-        Option(
-            ["--since"], type=click.DateTime(TIMES), metavar="TIME", section=RUNNING,
-            help="only documents from this timestamp on (2026-11-22 or 2026-11-22T10:00:00Z)",
+        option(RUNNING, "--until TIME", "only documents before this timestamp", click.DateTime(TIMES)),
+        option(
+            RUNNING, "--most N", "leave out documents that were sent again N times", click.IntRange(min=1), default=3,
+            show_default=True,
         ),
-        Option(
-            ["--until"], type=click.DateTime(TIMES), metavar="TIME", section=RUNNING,
-            help="only documents before this timestamp",
-        ),
-        Option(
-            ["--most"], type=click.IntRange(min=1), default=3, show_default=True, metavar="N", section=RUNNING,
-            help="leave out documents that were sent again N times",
-        ),
-        Option(["--from-beginning"], is_flag=True, section=RUNNING, help="also dead letters that were read before"),
-        Option(["--dry-run"], is_flag=True, section=RUNNING, help="only show what would be sent"),
+        option(RUNNING, "--from-beginning", "also dead letters that were read before"),
+        option(RUNNING, "--dry-run", "only show what would be sent"),
     ],
 )  # fmt: skip
 def replay(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from stream_lsh.cli.group import Option
 from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command, result_of
-from stream_lsh.cli.options import RUNNING
+from stream_lsh.cli.options import RUNNING, option
 from stream_lsh.documents.times import milliseconds, moment
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -31,10 +30,10 @@ TIME, also without a window.
 The command shows what changes. With --yes it writes an order into the topic of signatures, where it takes effect at its
 place in the log, and waits until the sequencer has read it.""",
     params=[
-        Option(["--yes"], is_flag=True, section=RUNNING, help="write the order; default: only show the change"),
-        Option(
-            ["--timeout"], type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS",
-            section=RUNNING, help="seconds to wait for the sequencer",
+        option(RUNNING, "--yes", "write the order; default: only show the change"),
+        option(
+            RUNNING, "--timeout SECONDS", "seconds to wait for the sequencer", click.FloatRange(min=0), default=30.0,
+            show_default=True,
         ),
     ],
 )  # fmt: skip

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import click
 
-from stream_lsh.cli.group import Option
 from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command, result_of
-from stream_lsh.cli.options import RUNNING
+from stream_lsh.cli.options import RUNNING, option
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import size
@@ -29,7 +28,7 @@ message of the stopped role names topic, partition and offset.
 The command shows the record, and what is lost without it. With --yes its reader skips it from the next start on: start
 the worker again. The command needs the settings of the workers. Bytes of other programs are skipped without it. A
 change in the changelog of a shard cannot be skipped, because everything after it depends on it.""",
-    params=[Option(["--yes"], is_flag=True, section=RUNNING, help="skip the record; default: only show it")],
+    params=[option(RUNNING, "--yes", "skip the record; default: only show it")],
 )
 @click.argument("topic", type=click.Choice(TOPICS), metavar="|".join(TOPICS))
 @click.argument("partition", type=click.IntRange(min=0))

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Option
 from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command, result_of
-from stream_lsh.cli.options import RUNNING
+from stream_lsh.cli.options import RUNNING, json_option, option
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -60,20 +59,20 @@ command changes nothing.
 Settings that are not given are those of the pipeline. Each line below WRONG names an alert; its page is
 docs/how-to/runbook/ALERT.md.""",
     params=[
-        Option(["--once"], is_flag=True, section=RUNNING, help="print one screen, also on a terminal"),
-        Option(["--json", "as_json"], is_flag=True, section=RUNNING, help="print one JSON object"),
-        Option(
-            ["--workers"], default="", metavar="HOST:PORT,...", section=RUNNING,
-            help="address of each worker's first process  [members of the groups, at http_port]",
+        option(RUNNING, "--once", "print one screen, also on a terminal"),
+        json_option(RUNNING, "print one JSON object"),
+        option(
+            RUNNING, "--workers HOST:PORT,...",
+            "address of each worker's first process  [members of the groups, at http_port]",
         ),
-        Option(
-            ["--serve"], type=click.IntRange(1, 65535), metavar="PORT", section=RUNNING,
-            help="serve metrics for Prometheus on this port of http_host, instead of a screen",
+        option(
+            RUNNING, "--serve PORT", "serve metrics for Prometheus on this port of http_host, instead of a screen",
+            click.IntRange(1, 65535),
         ),
     ],
 )  # fmt: skip
-def status(settings: KafkaSettings, once: bool, as_json: bool, workers: str, serve: int | None) -> None:
-    firsts = places(workers)
+def status(settings: KafkaSettings, once: bool, as_json: bool, workers: str | None, serve: int | None) -> None:
+    firsts = places(workers or "")
     if serve is not None and (once or as_json or firsts):
         raise UsageError("--serve does not end, and asks no worker: leave out --once, --json and --workers")
     settings = of_pipeline(settings)

@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from stream_lsh.cli.group import Option
 from stream_lsh.cli.kafka.command import CONNECTION, of_pipeline, pipeline_command
+from stream_lsh.cli.options import option
 from stream_lsh.kafka.settings import KafkaSettings
 
 FOLDED = ("groups", "alerts")  # where the workers have `groups`
@@ -31,13 +31,11 @@ pairs, verdicts, groups (events of groups) and alerts are JSON lines. unique has
 they were sent. dead-letters are JSON lines with the headers, which have the reason, and the original bytes. groups and
 alerts need workers with the setting `groups`.""",
     params=[
-        Option(["--from-beginning"], is_flag=True, section="Reading", help="begin with the first record of the topic"),
-        Option(["--until-end"], is_flag=True, section="Reading", help="stop at the present end of the topic"),
-        Option(
-            ["--limit"], type=click.IntRange(min=1), metavar="N", section="Reading", help="stop after N lines"
-        ),
+        option("Reading", "--from-beginning", "begin with the first record of the topic"),
+        option("Reading", "--until-end", "stop at the present end of the topic"),
+        option("Reading", "--limit N", "stop after N lines", click.IntRange(min=1)),
     ],
-)  # fmt: skip
+)
 @click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
 def tail(settings: KafkaSettings, output: str, from_beginning: bool, until_end: bool, limit: int | None) -> None:
     asyncio.run(_print(of_pipeline(settings), output, from_beginning, not until_end, limit))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stream_lsh.cli.group import Group, Option
+from stream_lsh.cli.group import Group
 from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command, result_of
-from stream_lsh.cli.options import KAFKA_SECTIONS, TOPICS
+from stream_lsh.cli.options import KAFKA_SECTIONS, TOPICS, json_option, option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import aligned, duration, plain_table, size
 
@@ -38,16 +38,13 @@ def topics() -> None:
 
 
 _NAMES = (*CONNECTION, *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups")
-_JSON = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")
+_JSON = json_option("Output", "one JSON object for each topic")
 _STRIMZI = (
-    Option(
-        ["--format", "form"], type=click.Choice(["strimzi"]), section="Output",
-        help="print KafkaTopic and KafkaUser for Strimzi (API v1) instead of making topics",
+    option(
+        "Output", "--format", "print KafkaTopic and KafkaUser for Strimzi (API v1) instead of making topics",
+        click.Choice(["strimzi"]), name="form",
     ),
-    Option(
-        ["--strimzi-cluster"], default="my-cluster", metavar="NAME", section="Output",
-        help="name of Strimzi's Kafka resource  [my-cluster]",
-    ),
+    option("Output", "--strimzi-cluster NAME", "name of Strimzi's Kafka resource", default="my-cluster"),
 )  # fmt: skip
 
 

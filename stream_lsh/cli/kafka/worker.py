@@ -8,9 +8,9 @@ import click
 
 from stream_lsh.cli.extra import PACKAGES, REGISTRY_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import Command
 from stream_lsh.cli.kafka.command import log_level_option
-from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, OF_TOPICS, RUNNING, load_settings, settings_options
+from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, OF_TOPICS, RUNNING, load_settings, option, settings_options
 from stream_lsh.embedded.signals import ignore, interruption, postponed
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
@@ -73,13 +73,14 @@ With http_port each process answers /health and /metrics, the first at this port
 `stream-lsh health` asks them all. Passwords (sasl_password, ssl_password) are settings of the file, or the
 variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
     params=[
-        Option(
-            ["--roles"], metavar="ROLE,...", section=RUNNING,
-            help=f"roles of this worker: {', '.join(ROLES)}, with --groups also {GROUP}  [all]",
+        option(
+            RUNNING, "--roles ROLE,...",
+            f"roles of this worker: {', '.join(ROLES)}, with --groups also {GROUP}  [all]",
         ),
-        Option(
-            ["--processes"], type=click.Choice(PROCESSES), default=PROCESSES[0], show_default=True, section=RUNNING,
-            help="groups: sign, match and the rest; roles: one for each role; one: this process alone",
+        option(
+            RUNNING, "--processes",
+            "groups: sign, match and the rest; roles: one for each role; one: this process alone",
+            click.Choice(PROCESSES), default=PROCESSES[0], show_default=True,
         ),
         log_level_option("info"),
         *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in OF_TOPICS], KafkaSettings),

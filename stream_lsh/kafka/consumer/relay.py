@@ -269,16 +269,20 @@ class Relay:
         """Allow committing these positions. Nothing has to be delivered for them."""
         self._delivered.update(marks)
 
+    async def record(self, marks: Marks) -> None:
+        """Commit these positions. Raises as `GroupMember.commit`."""
+        await self.member.commit({self.place(p): (at, note.metadata()) for p, (at, note) in marks.items()})
+        if self._further is not None:
+            await self._further(marks)
+
     async def commit(self) -> None:
-        """Commit what is delivered. Raises as `Member.commit`."""
+        """Commit what is delivered. Raises as `GroupMember.commit`."""
         async with self._committing:
             marks, self._delivered = self._delivered, {}
             if not marks:
                 return
             try:
-                await self.member.commit({self.place(p): (at, note.metadata()) for p, (at, note) in marks.items()})
-                if self._further is not None:
-                    await self._further(marks)
+                await self.record(marks)
             except BaseException:
                 self._delivered = {**marks, **self._delivered}  # committed when the run ends
                 raise

@@ -8,7 +8,7 @@ group has no commit any more continues from its record, and commits it again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -17,7 +17,8 @@ from aiokafka import TopicPartition
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.clients import producing
 from stream_lsh.kafka.client.reading import between, reading
-from stream_lsh.kafka.consumer.position import committed_at
+from stream_lsh.kafka.consumer.group_member import GroupMember
+from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at, offset_lost
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import SHARED, KafkaSettings
 
@@ -128,4 +129,31 @@ async def known_at(settings: KafkaSettings, role: str, place: TopicPartition) ->
             "the consumer group %s has no committed offset for %s, partition %d: %s has offset %d", topics.group(role),
             *place, topics.state, found[0],
         )  # fmt: skip
+    return found
+
+
+async def taken_over(
+    member: GroupMember, settings: KafkaSettings, place: TopicPartition, reading: Reading,
+    outputs: Sequence[TopicPartition], written: str, nothing: str,
+) -> tuple[int, str]:  # fmt: skip
+    """The position of the member before in the only partition of a topic, and its metadata.
+
+    Args:
+        member: of a role with a record.
+        outputs: partitions that are empty at the very first start; written: what they have.
+        nothing: the metadata of that start. They are to be committed, to distinguish it from a lost offset.
+
+    Raises:
+        Failed: another member has taken over, and has begun.
+        StoreError: the position is uncertain.
+    """
+    consumer, found = member.consumer, await known_at(settings, member.role, place)
+    if found is None:
+        start = (await consumer.beginning_offsets([place]))[place]
+        if start or any((await consumer.end_offsets(outputs)).values()):
+            what = f"{place.topic} begins at offset {start}" if start else f"there are {written} already"
+            again = f"repeat {written} or miss some"
+            raise await offset_lost(settings, member.group, place, f", but {what}", again)
+        found = 0, nothing
+    reading.missing(place, found[0], (await bounds_of(consumer, {place: found[0]}))[place])
     return found

@@ -8,40 +8,29 @@ of other settings, or with damage may be needed. It stops the role until an oper
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 
 import orjson
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.embedded.often import Often
 from stream_lsh.errors import ForeignError, StoreError
-from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer import state
-from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import FOREIGN, Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 SAY_SECONDS = 30.0  # between two warnings
-GROUP = "skip"
-"""A consumer group without members. Its commits hold the offsets that an operator has named, as JSON metadata."""
+SKIPPED = "skip"
+"""The key of the record in the topic `state` with the offsets that an operator has named, as JSON metadata."""
 SKIPPABLE = {"signatures": "sequence", "frames": "match", "matches": "judge", "verdicts": "forward"}
 """Topics, as attributes of `Topics`, and their readers. (The changelog is not among them: each record needs all
 before it.)"""
 
 
-async def named(client: AIOKafkaAdminClient, settings: KafkaSettings, topic: str, partition: int) -> list[int]:
-    """The offsets that an operator has named, ascending.
-
-    Raises:
-        KafkaError, StoreError: as `position.all_committed` and `state.read`.
-    """
-    found = (await committed(client, Topics.of(settings).group(GROUP), topic)).get(partition)
-    if found is None:  # there was none, or the commit is lost
-        found = (await state.recorded(settings, GROUP)).get(topic, {}).get(partition)
-    offsets: list[int] = [] if found is None else orjson.loads(found[1])
-    return offsets
+def named(marks: state.Commits, topic: str, partition: int) -> list[int]:
+    """The offsets that an operator has named, ascending. marks: what is recorded as `SKIPPED`."""
+    _, offsets = marks.get(topic, {}).get(partition, (0, "[]"))
+    found: list[int] = orjson.loads(offsets)
+    return found
 
 
 class Unreadable:
@@ -66,7 +55,7 @@ class Unreadable:
         where = f"{topic}, partition {partition}, offset {offset}"
         if isinstance(error, ForeignError):
             self.passed(where, FOREIGN, error)
-        elif await self._is_named(topic, partition, offset):
+        elif offset in named(await state.recorded(self._settings, SKIPPED), topic, partition):
             self.passed(where, "skipped", error)
         else:
             topics = Topics.of(self._settings)
@@ -82,9 +71,3 @@ class Unreadable:
             more = f" ({self._passed} since the last such line)" if self._passed > 1 else ""
             self._log.warning("%s is passed over%s: %s", where, more, error)
             self._passed = 0
-
-    async def _is_named(self, topic: str, partition: int, offset: int) -> bool:
-        with suppress(GroupAuthorizationFailedError):
-            async with admin(self._settings) as client:
-                return offset in await named(client, self._settings, topic, partition)
-        return False

@@ -26,8 +26,8 @@ from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.output_headers import ALERT, GROUP, EventHeaders
-from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, offset_lost
-from stream_lsh.kafka.consumer.state import known_at
+from stream_lsh.kafka.consumer.position import REBUILD, Reading
+from stream_lsh.kafka.consumer.state import taken_over
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.groups.erasing import Erasing
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
@@ -127,12 +127,10 @@ class GroupStage(Stage):
         settings, group = self.settings, self._topics.group(self.role)
         # First: it fences the producer of the member before, so that nothing more is committed after this.
         self._delivery = await self._open.enter_async_context(delivering(settings, self.probe))
-        found = await known_at(settings, self.role, self._input)
-        if found is None:
-            found = 0, await self._begin()
+        outputs = [TopicPartition(self._topics.groups, 0), self._changelog]
+        nothing = Folded.nothing().metadata()
+        found = await taken_over(self._member, settings, self._input, READING, outputs, "groups", nothing)
         position, folded = found[0], Folded.of(found[1], group)
-        bounds = await bounds_of(self._member.consumer, {self._input: position})
-        READING.missing(self._input, position, bounds[self._input])
         await self._delivery({}, {self._input: found})  # a commit may be lost, or without a record
         self._position, self._folded, self._adjacent = position, folded, Adjacent(settings)
         self._member.consumer.seek(self._input, position)
@@ -181,22 +179,6 @@ class GroupStage(Stage):
         self._member.consumer.resume(self._input)
         where = self._position, self._input.topic, self._folded.last
         log.info("folding from offset %d of %s on, after frame %d", *where)
-
-    async def _begin(self) -> str:
-        """The metadata of the very first start. They are committed, to distinguish it from a lost offset.
-
-        Raises:
-            Failed: another member has taken over, and has begun.
-            StoreError: there were groups before.
-        """
-        assert self._delivery is not None
-        outputs = [TopicPartition(self._topics.groups, 0), self._changelog]
-        start = (await self._member.consumer.beginning_offsets([self._input]))[self._input]
-        if start or any((await self._member.consumer.end_offsets(outputs)).values()):
-            what = f"{self._input.topic} begins at offset {start}" if start else "there are groups already"
-            group = self._topics.group(self.role)
-            raise await offset_lost(self.settings, group, self._input, f", but {what}", "repeat events or miss some")
-        return Folded.nothing().metadata()
 
     async def _give_up(self) -> None:
         erasing, self._erasing = self._erasing, None

@@ -22,8 +22,8 @@ from stream_lsh.errors import FormatError
 from stream_lsh.kafka.consumer.decided import DecisionLog, Judged
 from stream_lsh.kafka.consumer.delivery import Delivery, Outputs, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
-from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, offset_lost
-from stream_lsh.kafka.consumer.state import known_at
+from stream_lsh.kafka.consumer.position import REBUILD, Reading
+from stream_lsh.kafka.consumer.state import taken_over
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Assembly, Gather, Outcome
@@ -116,12 +116,11 @@ class JudgeStage(Stage):
         settings, group = self.settings, self._topics.group(self.role)
         # First: it fences the producer of the judge before, so that nothing more is committed after this.
         self._delivery = await self._open.enter_async_context(delivering(settings, self.probe))
-        found = await known_at(settings, self.role, self._input)
-        if found is None:
-            found = 0, await self._begin()
-        position, judged = found[0], Judged.of(found[1], group, self._topics.listed)
-        bounds = await bounds_of(self._member.consumer, {self._input: position})
-        READING.missing(self._input, position, bounds[self._input])
+        topic = self._topics.verdicts
+        verdicts = [TopicPartition(topic, number) for number in await self._delivery.partitions(topic)]
+        nothing = Judged(-1, self._topics.listed, 0).metadata()
+        position, text = await taken_over(self._member, settings, self._input, READING, verdicts, "verdicts", nothing)
+        judged = Judged.of(text, group, self._topics.listed)
         await self._commit({}, position, judged)  # a commit may be lost, or without a record
         self._decided = judged.documents
         self._gather = Gather(settings.shards, judged.last)
@@ -139,24 +138,6 @@ class JudgeStage(Stage):
         async with DecisionLog.open(settings, self.probe) as log:
             await log.read_to(last)
         return Deciding(settings, log.decided.since((documents // block - 1) * block, last), documents)
-
-    async def _begin(self) -> str:
-        """The metadata of the very first start. They are committed, to distinguish it from a lost offset.
-
-        Raises:
-            Failed: another member has taken over, and has begun.
-            StoreError: there was a judge before.
-        """
-        assert self._delivery is not None
-        consumer, topic = self._member.consumer, self._topics.verdicts
-        verdicts = [TopicPartition(topic, partition) for partition in await self._delivery.partitions(topic)]
-        start = (await consumer.beginning_offsets([self._input]))[self._input]
-        written = any((await consumer.end_offsets(verdicts)).values())
-        if start or written:
-            what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
-            group = self._topics.group(self.role)
-            raise await offset_lost(self.settings, group, self._input, f", but {what}", "repeat verdicts or miss some")
-        return Judged(-1, self._topics.listed, 0).metadata()
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = self._deciding = None

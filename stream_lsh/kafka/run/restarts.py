@@ -84,11 +84,6 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _NETWORK
 
 
-def _known(error: BaseException) -> bool:
-    """Whether the end of the run logs this error. Tasks that failed the same way need not log it again."""
-    return may_pass(error) or isinstance(error, StreamLshError)
-
-
 def _causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
     """The error and what it was raised from. contexts: also what was handled when one was raised."""
     found: BaseException | None = error
@@ -145,7 +140,7 @@ async def keep_running(make: Callable[[], Stage], stop: asyncio.Event, settings:
         StreamLshError: as the stage raised it.
     """
     logs.role.set(probe.role)
-    logs.hush(asyncio.get_running_loop(), _known)
+    logs.hush(asyncio.get_running_loop(), lambda error: may_pass(error) or isinstance(error, StreamLshError))
     clock = probe.health.clock
     failing: float | None = None  # start of the time without progress
     lacking: float | None = None  # start of an unbroken series of errors of _SOON

@@ -20,6 +20,7 @@ from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import Stopped, unless, waited
 from stream_lsh.kafka.client.connection import FINAL, explain
 from stream_lsh.kafka.run import logs
+from stream_lsh.kafka.run.children import ChildEnded
 from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, outlast, run
 from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
@@ -38,14 +39,6 @@ CRASHES = 5  # limit of unexpected errors in a row, each before a process was up
 ASK = 1.0  # seconds between two attempts to reach Kafka at start
 SAY = 30.0  # seconds between two log lines about it
 BESIDE = 10.0  # seconds that `beside` may take to end
-
-
-class GaveUp(StreamLshError):
-    """A process of the worker has ended with an error. exit_code: of that process."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.exit_code = code
 
 
 def plan(
@@ -201,21 +194,21 @@ class _Supervisor:
         """Run a process for a job, again and again until the worker stops.
 
         Raises:
-            GaveUp: the process has reported why it cannot work, or fails repeatedly.
+            ChildEnded: the process has reported why it cannot work, or fails repeatedly.
         """
         restarts = crashes = 0
         while not self._stop.is_set():
             began = time.monotonic()
             code, message = await self._once(job)
             if message:
-                raise GaveUp(message, code)
+                raise ChildEnded(message, code)
             if self._stop.is_set():
                 break
             if time.monotonic() - began >= LIVED:
                 restarts = crashes = 0
             crashes += code > 0  # 0: that process got a SIGTERM from outside
             if crashes >= CRASHES:
-                raise GaveUp(f"the process of {job.name} failed {crashes} times in a row; see its errors above", 1)
+                raise ChildEnded(f"the process of {job.name} failed {crashes} times in a row; see its errors above", 1)
             delay = min(LONGEST, SHORTEST * 2**restarts)
             restarts = min(restarts + 1, 10)
             log.warning("the process of %s %s; starting it again in %.1f s", job.name, _ended(code), delay)

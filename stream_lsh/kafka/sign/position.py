@@ -19,20 +19,17 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer.position import Reading, committed, place_of
-from stream_lsh.kafka.consumer.state import recorded
+from stream_lsh.kafka.consumer.state import Commits, recorded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
-from stream_lsh.wire.source import TOPIC_BITS, Record
+from stream_lsh.wire.source import Record
 
 READING = Reading(
     "documents", "read",
     "It is unknown which of its documents were judged: read it under another topic_prefix.",
     "To continue without them, start the worker with --accept-deleted-records {place}; raise the topic's retention.ms.",
 )  # fmt: skip
-NOTES = "sign-notes"
-"""A consumer group without members. Its commits hold a note, as metadata, for each committed position of the signers.
-(Signers of version 0.1 expect only the fingerprint as metadata of the position itself.)"""
 PAUSE = "pause"
 """A consumer group without members. Its commit for partition 0 of documents holds the mark of a pause, as metadata."""
 VERSION = 2
@@ -56,15 +53,15 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Facts about a committed position.
+    """Facts about a committed position, which are its metadata.
 
     Attributes:
-        fingerprint: of the settings.
+        fingerprint: of the settings; "" if unknown.
         format, partitioner: the settings `document_format` and `partitioner`; None if unknown.
         last: the last record before the position, if one was read.
         begun: nothing of this partition was sent when this was committed.
         paused: the `since` of the pause in which nothing more is read and everything read is delivered; 0 = none.
-        number: of its topic among the documents topics.
+        number: of its topic among the documents topics; None if unknown.
     """
 
     fingerprint: str
@@ -73,14 +70,10 @@ class Note:
     last: Last | None = None
     begun: bool = False
     paused: int = 0
-    number: int = 0
+    number: int | None = 0
 
     def metadata(self) -> str:
-        """The metadata of the position itself."""
-        return self.fingerprint
-
-    def text(self) -> str:
-        """The metadata in the group of notes."""
+        """The text for an offset commit."""
         found: dict[str, Any] = {
             "version": VERSION, "fingerprint": self.fingerprint, "format": self.format,
             "partitioner": self.partitioner,
@@ -97,11 +90,14 @@ class Note:
 
     @classmethod
     def of(cls, text: str, group: str) -> Note:
-        """Parse the result of `text`.
+        """Parse a text of `metadata`. A position that was committed by hand has none, and one of an earlier revision
+        only the fingerprint.
 
         Raises:
             StoreError: a newer version or another program has written it.
         """
+        if not text.startswith("{"):
+            return cls(text, None, None, number=None)
         with suppress(orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             found = orjson.loads(text)
             if found["version"] > VERSION:
@@ -122,7 +118,7 @@ class Note:
         Raises:
             StoreError: it has another one.
         """
-        if self.number != number:
+        if self.number not in (None, number):
             raise StoreError(
                 f"{source} is number {self.number + 1} of the documents topics so far, and number {number + 1} here: "
                 "keep the order of the tables [documents.TOPIC], and add a new one behind them"
@@ -135,7 +131,6 @@ class Note:
         Raises:
             StoreError: it may not.
         """
-        # A position committed by hand has no fingerprint.
         if self.fingerprint and self.fingerprint != fingerprint:
             raise StoreError(
                 f"{source} was signed with other settings so far (fingerprint {self.fingerprint}, here {fingerprint}): "
@@ -183,25 +178,10 @@ class Beginning:
     warning: str = ""
 
 
-def known(
-    positions: Mapping[int, tuple[int, str]], notes: Mapping[int, tuple[int, Note]]
-) -> dict[int, tuple[int, Note]]:
-    """What is known of each partition.
-
-    Args:
-        positions: the commits, with the fingerprint.
-        notes: the notes. A note for another position is older: a signer of version 0.1 has committed since, or a signer
-            has failed in between. A note without a position marks a partition of which nothing is delivered yet.
-    """
-    found = {partition: place for partition, place in notes.items() if place[1].begun}
-    for partition, (position, fingerprint) in positions.items():
-        at, note = notes.get(partition, (position, Note(fingerprint, None, None, number=partition >> TOPIC_BITS)))
-        same = at == position
-        found[partition] = position, Note(
-            fingerprint, note.format, note.partitioner, note.last if same else None,
-            paused=note.paused if same else 0, number=note.number,
-        )  # fmt: skip
-    return found
+def noted(topics: Topics, commits: Commits) -> dict[int, tuple[int, Note]]:
+    """The committed positions of the signers with their notes, by source partition. Raises as `Note.of`."""
+    group = topics.group("sign")
+    return {p: (at, Note.of(text, group)) for p, (at, text) in topics.numbered(commits).items()}
 
 
 def recovered(records: Mapping[int, tuple[int, Note]], accepted: Mapping[int, int]) -> dict[int, tuple[int, Note]]:
@@ -323,14 +303,14 @@ class Pause:
 
 
 async def check_partitioner(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
-    """Check that a pipeline has the partitioner of these settings, as far as its notes may be read.
+    """Check that a pipeline has the partitioner of these settings, as far as its positions may be read.
 
     Raises:
         StoreError: it has another one.
         KafkaError: as `position.all_committed`.
     """
     topics = Topics.of(settings)
-    group = topics.group(NOTES)
+    group = topics.group("sign")
     with suppress(GroupAuthorizationFailedError):
         for _, text in (await committed(client, group, topics.documents)).values():
             Note.of(text, group).check_partitioner(settings.partitioner, topics.documents)

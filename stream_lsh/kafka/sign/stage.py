@@ -36,7 +36,6 @@ from stream_lsh.kafka.sign.framing import Chunk, Framer, Signed
 from stream_lsh.kafka.sign.pacing import Pacing
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.position import (
-    NOTES,
     PAUSE,
     Beginning,
     Last,
@@ -44,7 +43,7 @@ from stream_lsh.kafka.sign.position import (
     Pause,
     another_topic,
     beginning,
-    known,
+    noted,
     pause_of,
     recorded_pause,
     recovered,
@@ -59,7 +58,6 @@ HOLES_SECONDS = 1.0  # after which offsets after the last record (transaction ma
 WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # limits of what is fetched but not signed yet
 HOLD_SECONDS = 5.0  # for which a partition with unread records holds up others while Kafka returns none of them
 HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of the outputs
-NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
 KEPT_SECONDS = 10.0  # between two notes of a partition in the topic `state`, once one has a record, unless it pauses
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
 LAST_SECONDS = 3.0  # for which a stop waits for what is being signed
@@ -99,7 +97,6 @@ class SignStage(Stage):
         self._signing = False
         self._underway: asyncio.Future[list[Signed]] | None = None
         self._lasts: dict[int, Last] = {}  # last record sent, by partition
-        self._notes: dict[int, tuple[int, Note]] = {}  # as last written
         self._kept: dict[int, float] = {}  # when they are next written in the topic `state`, by the monotonic clock
         self._again: dict[int, Last] = {}  # records read before, to be read again and compared
 
@@ -154,9 +151,9 @@ class SignStage(Stage):
         self._at_rest = Pause()  # only valid for the partitions that it was measured for
         # Written before anything is sent, so that a missing position is known to be lost.
         found = {p: place for p, place in places.items() if place.new or place.last is not None}
-        await self._note(
-            {p: (place.position, self._noted(p, place.last, begun=place.new)) for p, place in found.items()}
-        )
+        marks = {p: (place.position, self._noted(p, place.last, begun=place.new)) for p, place in found.items()}
+        if marks:
+            await self._relay.record(marks)
         pause = await self._paused(lost=True)
         have = await output_partitions(self._relay.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
@@ -174,38 +171,31 @@ class SignStage(Stage):
         self._wake()
 
     async def _note(self, marks: Marks) -> None:
-        """Write the notes for these positions, in the topic `state` less often: an old one there has signed again what
-        the sequencer has not accepted."""
+        """Write committed positions in the topic `state`, too. Less often: an old one there has signed again what the
+        sequencer has not accepted."""
         self._attempts.passed({p: at for p, (at, _) in marks.items()})
-        self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
-        texts = {self._relay.place(p): (at, note.text()) for p, (at, note) in notes.items()}
-        now = time.monotonic()
-        kept = {p for p, (_, note) in notes.items() if note.paused or now >= self._kept.get(p, now)}
-        self._kept |= {p: now + KEPT_SECONDS for p in kept if notes[p][1].last is not None}
-        producer, topic = self._relay.producer, self.topics.state
-        places = {p: self._relay.place(p) for p in kept}
-        sent = [
-            await producer.send(topic, state.encode({at: texts[at]}), key=state.key_of(self.role, p), partition=0)
-            for p, at in places.items()
-        ]
+        sent, now = [], time.monotonic()
+        for p, (at, note) in marks.items():
+            assert isinstance(note, Note)
+            if note.paused or now >= self._kept.get(p, now):
+                if note.last is not None:
+                    self._kept[p] = now + KEPT_SECONDS
+                value = state.encode({self._relay.place(p): (at, note.metadata())})
+                key = state.key_of(self.role, p)
+                sent.append(await self._relay.producer.send(self.topics.state, value, key=key, partition=0))
         await asyncio.gather(*sent)
-        if texts:
-            await commit_alone(self._relay.admin, self.topics.group(NOTES), texts)
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
-        topics, group = self.topics, self.topics.group(NOTES)
+        topics = self.topics
         commits = await all_committed(self._relay.admin, topics.group(self.role))
-        written = await all_committed(self._relay.admin, group)
-        if (error := another_topic(topics, {**written, **commits})) is not None:
+        if (error := another_topic(topics, commits)) is not None:
             raise error
-        notes = {p: (at, Note.of(text, group)) for p, (at, text) in topics.numbered(written).items()}
-        found = known(topics.numbered(commits), notes)
+        found = noted(topics, commits)
         known_to = await sequenced(self._relay.admin, self.topics)
         accepted = {} if known_to is None else known_to[1].positions
         if lost := set(partitions) - found.keys():
-            records = topics.numbered(await state.recorded(self.settings, self.role))
-            there = {p: (at, Note.of(text, group)) for p, (at, text) in records.items() if p in lost}
-            found |= recovered(there, accepted)
+            records = noted(topics, await state.recorded(self.settings, self.role))
+            found |= recovered({p: place for p, place in records.items() if p in lost}, accepted)
         for partition, (_, note) in found.items():
             given = self._given[partition >> TOPIC_BITS]
             source = topics.place(partition)[0]
@@ -275,7 +265,7 @@ class SignStage(Stage):
             )
 
     def _forget(self) -> None:
-        self._excluded, self._notes, self._unread, self._kept = set(), {}, {}, {}
+        self._excluded, self._unread, self._kept = set(), {}, {}
         self._pending.clear()
         self._available.clear()
         self._full.clear()
@@ -312,7 +302,7 @@ class SignStage(Stage):
         self._unread = found
 
     async def _fetch(self) -> None:
-        looked = noted = time.monotonic()
+        looked = time.monotonic()
         while True:
             await self._room.wait()
             got = await self._relay.poll(self._scarce if self._limited else ())
@@ -325,9 +315,6 @@ class SignStage(Stage):
                 looked = now
                 for partition in self._relay.positions.keys() - got.keys():
                     await self._take(partition, [])
-            if now - noted >= NOTED_SECONDS:
-                noted = now
-                await self._note(self._notes)
             await self._rest()
             self._wake()
 

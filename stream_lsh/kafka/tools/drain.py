@@ -21,7 +21,7 @@ from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import NOTES, PAUSE, Note, Pause, known, pause_of, recorded_pause
+from stream_lsh.kafka.sign.position import PAUSE, Pause, noted, pause_of, recorded_pause
 from stream_lsh.kafka.tools.observer import group_of
 from stream_lsh.kafka.topics import check
 from stream_lsh.wording import count
@@ -193,11 +193,9 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
             begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         return {at.partition: (found.get(at.partition, (begins[at], ""))[0], ends[at]) for at in places}
 
-    group, noted = topics.group("sign"), topics.group(NOTES)
+    group = topics.group("sign")
     sources = [topics.number(*place) for topic in topics.sources for place in await partitions_of(client, topic)]
-    commits = topics.numbered(await all_committed(client, group))
-    notes = topics.numbered(await all_committed(client, noted))
-    found = known(commits, {partition: (at, Note.of(text, noted)) for partition, (at, text) in notes.items()})
+    found = noted(topics, await all_committed(client, group))
     reads: tuple[int, ...] = ()
     if (await group_of(client, group)).state not in _WITHOUT_MEMBERS:
         reads = tuple(p for p in sources if p not in found or found[p][1].paused != pause.since)

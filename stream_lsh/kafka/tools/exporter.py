@@ -7,12 +7,11 @@ import signal
 from contextlib import AsyncExitStack, suppress
 
 from aiohttp import web
-from aiokafka import errors
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh.errors import StreamLshError, UsageError
-from stream_lsh.kafka.client.connection import explain
+from stream_lsh.kafka.client.connection import explained
 from stream_lsh.kafka.run.metrics import answering
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.observer import observing
@@ -60,12 +59,11 @@ async def exporting(settings: KafkaSettings, port: int) -> None:
 
     async def answer(_: web.Request) -> web.Response:
         try:
-            async with looking, observing(settings, None) as observer:
-                found = report(await observer.look(), settings.decision_lag)
+            with explained(settings):
+                async with looking, observing(settings, None) as observer:
+                    found = report(await observer.look(), settings.decision_lag)
         except StreamLshError as error:
             return web.Response(status=503, text=f"{error}\n")
-        except (errors.KafkaError, OSError, TimeoutError) as error:
-            return web.Response(status=503, text=f"{explain(error, settings)}\n")
         return web.Response(body=metrics(found), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def answer_health(_: web.Request) -> web.Response:

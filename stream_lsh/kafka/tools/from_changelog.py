@@ -34,7 +34,7 @@ from stream_lsh.kafka.consumer.state import recorded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import NOTES, Note, Pause, pause_of
+from stream_lsh.kafka.sign.position import Note, Pause, pause_of
 from stream_lsh.kafka.tools.drain import mark
 from stream_lsh.kafka.tools.reindex import changed, prepare
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
@@ -266,20 +266,19 @@ class _Restoring:
             StoreError: there are workers already.
         """
         new, topics, positions = self._new, self._topics, self._segments.positions
-        marks = dict[TopicPartition, tuple[int, Note]]()
+        signed = dict[TopicPartition, tuple[int, str]]()
         for partition, to in positions.items():
             place = TopicPartition(*topics.place(partition))
             given = new.by_topic[place.topic]
             number = partition >> TOPIC_BITS
-            marks[place] = to, Note(given.fingerprint, given.document_format, given.partitioner, number=number)
+            note = Note(given.fingerprint, given.document_format, given.partitioner, number=number)
+            signed[place] = to, note.metadata()
         verdicts = [TopicPartition(topics.verdicts, partition) for partition in {*map(output_of, positions)}]
         # After all written verdicts, even if their transaction marker is not written yet.
         async with reading(new, isolation_level="read_uncommitted") as consumer:
             ends = await consumer.end_offsets(verdicts)
-        for group, text in (("sign", Note.metadata), (NOTES, Note.text)):
-            signed = {place: (to, text(note)) for place, (to, note) in marks.items()}
-            await commit_alone(self._client, topics.group(group), signed)
-        forwarded = {place: (to, "") for place, (to, _) in marks.items()}
+        await commit_alone(self._client, topics.group("sign"), signed)
+        forwarded = {place: (to, "") for place, (to, _) in signed.items()}
         forwarded |= {place: (end, "") for place, end in ends.items()}
         await commit_alone(self._client, topics.group("forward"), forwarded)
         await mark(self._client, self._new, Pause())

@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 import orjson
 from aiokafka import AIOKafkaProducer, errors
 
-from stream_lsh.documents.columns import Position
+from stream_lsh.documents.columns import Position, Rejection
 from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
-from stream_lsh.embedded.feed import file_input
+from stream_lsh.embedded.feed import file_input, total_bytes
 from stream_lsh.embedded.inputs import Input
+from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.embedded.report import Progress
 from stream_lsh.errors import BrokerError
@@ -90,23 +91,31 @@ class Reader:
         title = "standard input" if source.name == "-" else source.name
         for lines in (some.plain() for some in source.lines(begin)):
             found = []
-            starts, ends, numbers = lines.starts.tolist(), lines.ends.tolist(), lines.numbers.tolist()
-            for place, (start, end, number) in enumerate(zip(starts, ends, numbers, strict=True)):
-                if place in lines.rejected:
-                    self._excluded.add(title, number, lines.rejected[place].detail)
-                    continue
-                value = lines.data[start:end]
-                try:
-                    key, value = self.record(value)
-                except Exception as error:
-                    self._excluded.add(title, number, rejection_of(error).detail)
+            for number, record in zip(lines.numbers.tolist(), self.each(lines, title), strict=True):
+                if isinstance(record, Line):
+                    found.append(record)
                 else:
-                    found.append(Line(key, value, title, number))
+                    self._excluded.add(title, number, record.detail)
             yield found
+
+    def each(self, lines: Lines, title: str) -> Iterator[Line | Rejection]:
+        """The record of each line, or why it cannot be sent. title: of their source."""
+        spans = zip(lines.starts.tolist(), lines.ends.tolist(), lines.numbers.tolist(), strict=True)
+        for place, (start, end, number) in enumerate(spans):
+            if place in lines.rejected:
+                yield lines.rejected[place]
+                continue
+            try:
+                yield Line(*self.record(lines.data[start:end]), title, number)
+            except Exception as error:
+                yield rejection_of(error)
 
     def record(self, value: bytes) -> tuple[bytes | None, bytes]:
         """Key and value of the record for a line. Raises Refused if the line cannot be sent."""
-        return self._text_record(value) if self._text else (self._key(value), value)
+        if not self._text:
+            return self._key(value), value
+        document = read_object(value)
+        return key_text(document, self._key_field), self._fields.extract(document).text.encode("utf-8", "surrogatepass")
 
     def _key(self, value: bytes) -> bytes | None:
         """The key of a line. All documents of an id have one key, and so one partition and their order. A line without
@@ -126,10 +135,6 @@ class Reader:
 
     def _key_of(self, document: dict[str, object]) -> bytes | None:
         return (key_json if self._key_is_json else key_text)(document, self._key_field)
-
-    def _text_record(self, value: bytes) -> tuple[bytes | None, bytes]:
-        document = read_object(value)
-        return key_text(document, self._key_field), self._fields.extract(document).text.encode("utf-8", "surrogatepass")
 
 
 class _PartitionSender:
@@ -322,9 +327,7 @@ class Feeder:
             self._report(self._state())
 
     def _state(self) -> Progress:
-        sizes = [source.size for source in self._sources]
-        total = None if None in sizes else sum(size for size in sizes if size is not None)
-        read = sum(source.raw_position for source in self._sources)
+        total, read = total_bytes(self._sources), sum(source.raw_position for source in self._sources)
         return Progress(self.sent, 0, 0, 0, 0, read, total, time.monotonic() - self._began)
 
 

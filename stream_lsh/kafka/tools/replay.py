@@ -50,9 +50,6 @@ class Wanted:
     until: int | None = None
     most: int = 3
 
-    def takes(self, reason: str) -> bool:
-        return not self.reasons or reason in self.reasons
-
     def at(self, timestamp: int) -> bool:
         """Whether a timestamp is in the range."""
         return (self.since is None or timestamp >= self.since) and (self.until is None or timestamp < self.until)
@@ -154,7 +151,7 @@ class Counts:
             letter = Letter.of(record)
             if letter is None:
                 self.foreign += 1
-            elif not wanted.takes(letter.reason) or record.offset < reached.at(letter.reason):
+            elif (wanted.reasons and letter.reason not in wanted.reasons) or record.offset < reached.at(letter.reason):
                 continue
             elif not wanted.at(record.timestamp):
                 self.other_time += 1

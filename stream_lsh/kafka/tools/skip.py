@@ -11,8 +11,8 @@ from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import between, partitions_of, reading
 from stream_lsh.kafka.consumer import state
-from stream_lsh.kafka.consumer.position import commit_alone, committed, place_of
-from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
+from stream_lsh.kafka.consumer.position import committed, committed_at, place_of
+from stream_lsh.kafka.consumer.unreadable import SKIPPABLE, SKIPPED, named
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
@@ -113,17 +113,10 @@ async def skip(settings: KafkaSettings, unread: Unread) -> None:
     Raises:
         KafkaError, OSError: see `connection.explained`.
     """
-    topics, place = Topics.of(settings), unread.place
-    async with admin(settings) as client:
-        before = await named(client, settings, place.topic, place.partition)
-        found = (await committed(client, topics.group(SKIPPABLE[unread.topic]), place.topic)).get(place.partition)
-        position = 0 if found is None else found[0]
-        offsets = sorted({unread.offset, *(offset for offset in before if offset >= position)})
-        mark = unread.offset, orjson.dumps(offsets).decode()
-        recorded = {
-            TopicPartition(topic, partition): at
-            for topic, marks in (await state.recorded(settings, GROUP)).items()
-            for partition, at in marks.items()
-        }
-        await state.write(settings, GROUP, {**recorded, place: mark})  # first: it outlives the commit
-        await commit_alone(client, topics.group(GROUP), {place: mark})
+    place, marks = unread.place, await state.recorded(settings, SKIPPED)
+    found = await committed_at(settings, Topics.of(settings).group(SKIPPABLE[unread.topic]), place)
+    position = 0 if found is None else found[0]
+    before = named(marks, *place)
+    offsets = sorted({unread.offset, *(offset for offset in before if offset >= position)})
+    kept = {TopicPartition(topic, number): at for topic, of in marks.items() for number, at in of.items()}
+    await state.write(settings, SKIPPED, {**kept, place: (unread.offset, orjson.dumps(offsets).decode())})

@@ -26,10 +26,10 @@ from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import Note, check_partitioner
+from stream_lsh.kafka.sign.position import noted
 from stream_lsh.serve.event_filter import Kind
 from stream_lsh.serve.pipeline.outputs import Outputs
-from stream_lsh.wire.source import ROW_BITS
+from stream_lsh.wire.source import ROW_BITS, TOPIC_BITS
 
 ROLE = "serve"
 POLL_MS = 50
@@ -204,9 +204,7 @@ async def _check(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     there = set(await client.list_topics())
     if lacking := [topic for topic in (*topics.sources, *kinds_of(settings)) if topic not in there]:
         raise missing(settings, lacking)
-    signed = await all_committed(client, topics.group("sign"))
-    for topic, given in settings.by_topic.items():
-        for _, fingerprint in signed.get(topic, {}).values():
-            note = Note(fingerprint, None, None)
-            note.check(given.fingerprint, given.document_format, given.partitioner, topic)
-    await check_partitioner(client, settings)
+    given = [*settings.by_topic.items()]
+    for partition, (_, note) in noted(topics, await all_committed(client, topics.group("sign"))).items():
+        topic, own = given[partition >> TOPIC_BITS]
+        note.check(own.fingerprint, own.document_format, own.partitioner, topic)

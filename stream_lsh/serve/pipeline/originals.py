@@ -1,9 +1,10 @@
-"""Texts of documents, read from the documents topic as long as it has them."""
+"""Texts and headlines of documents, read from the documents topic as long as it has them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition, errors
@@ -11,17 +12,20 @@ from aiokafka import TopicPartition, errors
 from stream_lsh.documents.fields import LINE_ID
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
-from stream_lsh.errors import BrokerError
+from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.client.connection import cause, explain
 from stream_lsh.kafka.names import largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.records import columns_of
+from stream_lsh.serve.headline import UNKNOWN, Headline, has_headlines, headline
 from stream_lsh.serve.problems import Problem
 from stream_lsh.wire.source import Record
 
 SECONDS = 10.0
 AT_ONCE = 4  # limit of concurrent reads
+LIST_SECONDS = 10.0  # time limit of a list of headlines
+MOST_HEADLINES = 400  # that wait, of all requests
 
 
 class Original(NamedTuple):
@@ -97,6 +101,53 @@ class Originals:
         except Refused as refused:
             raise Problem(409, f"the document has no text to be shown: {refused.detail}") from None
         return Original(found.text, found.within, found.source)
+
+
+class Headlines:
+    """Reads headlines, a few at a time. Other reads of records do not wait for them. Used in the event loop.
+
+    Args:
+        known: what is known of a document. It raises Problem if nothing is.
+        crowded: the problem for a request that is refused because others wait.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, known: Callable[[str | int], dict[str, Any]], crowded: Callable[[str], Problem]
+    ) -> None:
+        self._settings = settings
+        self._known = known
+        self._crowded = crowded
+        self._originals = Originals(settings)
+        self._waiting = 0
+
+    async def read(self, ids: Sequence[str | int]) -> list[Headline]:
+        """The headlines of documents, in this order. `UNKNOWN` if a document is not there, or not read in time.
+
+        Raises:
+            Problem: too many headlines wait.
+        """
+        if self._waiting + len(ids) > MOST_HEADLINES:
+            raise self._crowded(f"{self._waiting:,} headlines wait already")
+        self._waiting += len(ids)
+        reads = [asyncio.create_task(self._one(id)) for id in ids]
+        try:
+            if reads:
+                await asyncio.wait(reads, timeout=LIST_SECONDS)
+            return [read.result() if read.done() else UNKNOWN for read in reads]
+        finally:
+            self._waiting -= len(ids)
+            for read in reads:
+                read.cancel()
+
+    async def _one(self, id: str | int) -> Headline:
+        try:
+            found = self._known(id)
+            original = await self._originals.of(found["source"])
+        except (Problem, StreamLshError):
+            return UNKNOWN
+        text = original.text if has_headlines(self._settings) else ""
+        source = json.loads(original.source) if original.source else None
+        return Headline(headline(text), source, found["time"])
 
 
 def _missing(place: TopicPartition, offset: int) -> Problem:

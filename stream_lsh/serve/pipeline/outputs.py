@@ -14,7 +14,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.event_filter import KINDS, Kind
-from stream_lsh.serve.events import Block, Place, Ring, Said, numbered, seq_of
+from stream_lsh.serve.events import SEQ, Block, Place, Ring, Said, numbered, seq_of
 from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
 
 _LOG = logging.getLogger("stream_lsh.serve")
@@ -107,7 +107,7 @@ class Outputs:
         kind = self._kinds[place]
         try:
             verdict = parsed(value) if kind == "verdict" else {}
-            seq = _newer(value) if kind == "pair" else seq_of(value)
+            seq = seq_of(value, _NEWER if kind == "pair" else SEQ)
             # Earlier events of the first document may be missing.
             self._complete.setdefault(place, seq + 1)
             if record.offset >= self._seen.get(place, 0):
@@ -167,8 +167,3 @@ def _parts(said: Sequence[Said]) -> Iterator[Sequence[Said]]:
             end += 1
         yield said[begin:end]
         begin = end
-
-
-def _newer(pair: bytes) -> int:
-    """The seq of the newer document of a pair. In strings quotes are escaped."""
-    return int(pair.partition(_NEWER)[2].partition(b",")[0])

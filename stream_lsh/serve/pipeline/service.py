@@ -16,7 +16,6 @@ from urllib.parse import quote
 import orjson
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.lines import parse_lines
@@ -44,8 +43,7 @@ from stream_lsh.serve.headline import Headline
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
-from stream_lsh.serve.pipeline.headlines import Headlines
-from stream_lsh.serve.pipeline.originals import Originals
+from stream_lsh.serve.pipeline.originals import Headlines, Originals
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.serve.pipeline.recent_answers import RecentAnswers
 from stream_lsh.serve.pipeline.restarts import Restarts
@@ -221,27 +219,13 @@ class PipelineService(Interface):
     async def _sent(self, work: Add | Delete) -> Answers:
         if not self._one.plain_documents:
             raise Problem(409, "the documents topic has events: send the document to where the events are from")
-        records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
+        records = self._deletions(work.ids) if isinstance(work, Delete) else [*self._reader.each(work.lines, "")]
         end = time.monotonic() + self.limits.answer_seconds
         self._waiting += len(work)
         try:
             return await self._answers(records, end, isinstance(work, Delete), work.trace)
         finally:
             self._waiting -= len(work)
-
-    def _records(self, lines: Lines) -> list[Line | Rejection]:
-        found: list[Line | Rejection] = []
-        for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
-            if i in lines.rejected:
-                found.append(lines.rejected[i])
-                continue
-            try:
-                key, value = self._reader.record(lines.data[start:end])
-            except Exception as error:
-                found.append(rejection_of(error))
-            else:
-                found.append(Line(key, value, "", i + 1))
-        return found
 
     def _deletions(self, ids: Sequence[str | int]) -> list[Line | Rejection]:
         check(self._one)

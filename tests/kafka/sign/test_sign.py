@@ -33,7 +33,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import NOTES, Last, Note
+from stream_lsh.kafka.sign.position import Last, Note
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
@@ -179,7 +179,7 @@ async def note(settings: KafkaSettings) -> tuple[int, str]:
     """What is written down of partition 0."""
     topics = Topics.of(settings)
     async with admin(settings) as client:
-        return (await commits(client, topics.group(NOTES), topics.documents))[0]
+        return (await commits(client, topics.group("sign"), topics.documents))[0]
 
 
 @simulated()
@@ -209,8 +209,7 @@ async def test_other_records_in_the_places_of_those_that_were_read(make: Make, d
     assert await note(settings) == (position, metadata)
     await make_again(settings)
     await produce(settings, [line(100 + i) for i in range(documents)], 1)
-    await commit(settings, "sign", topics.documents, position, settings.fingerprint)
-    await commit(settings, NOTES, topics.documents, position, metadata)
+    await commit(settings, "sign", topics.documents, position, metadata)
     await refused(settings, rf"{topics.documents}, partition 0, has another record at offset 9, .*topic_prefix")
     assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 10
 
@@ -230,7 +229,6 @@ async def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make,
         # What the marker of the transaction, which is no record, leaves where it stands, compaction leaves as well.
         gone = Note(settings.fingerprint, "json", "murmur2", Last(1, 1000, 7))
         await commit(settings, "sign", topics.documents, 2, gone.metadata())
-        await commit(settings, NOTES, topics.documents, 2, gone.text())
         await refused(settings, rf"{topics.documents}, partition 0, has no record at offset 1, .*topic_prefix")
         async with admin(settings) as client:
             resource = ConfigResource(ConfigResourceType.TOPIC, topics.documents, {"cleanup.policy": "compact"})
@@ -257,7 +255,7 @@ async def test_another_documents_topic_is_not_read_from_the_positions_of_the_fir
 
 
 @simulated()
-async def test_commits_of_version_0_1_are_resumed(make: Make) -> None:
+async def test_commits_with_only_a_fingerprint_are_resumed(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
     await produce(settings, [line(i) for i in range(10)], 1)

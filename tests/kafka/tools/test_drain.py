@@ -27,8 +27,8 @@ from support.simulation.world import World
 from stream_lsh.cli import main
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.state import encode_settings, with_recorded
-from stream_lsh.kafka.consumer.unreadable import named
+from stream_lsh.kafka.consumer.state import encode_settings, recorded, with_recorded
+from stream_lsh.kafka.consumer.unreadable import SKIPPED, named
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
@@ -75,8 +75,8 @@ def test_who_still_has_what() -> None:
 
 def test_a_pause_beside_a_position() -> None:
     note = Note("f", "json", "murmur2", Last(1, 2, 3), paused=1234)
-    assert Note.of(note.text(), "group") == note
-    assert "paused" not in Note("f", "json", "murmur2").text()
+    assert Note.of(note.metadata(), "group") == note
+    assert "paused" not in Note("f", "json", "murmur2").metadata()
     assert not Pause() and Pause("somebody", 5)
 
 
@@ -188,8 +188,7 @@ def run(settings: KafkaSettings) -> Run:
 
 
 async def offsets(settings: KafkaSettings) -> list[int]:
-    async with admin(settings) as client:
-        return await named(client, settings, Topics.of(settings).signatures, 0)
+    return named(await recorded(settings, SKIPPED), Topics.of(settings).signatures, 0)
 
 
 @simulated()

@@ -30,7 +30,7 @@ from stream_lsh.kafka.consumer.position import commit_alone
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import NOTES, Note
+from stream_lsh.kafka.sign.position import Note
 from stream_lsh.kafka.tools import delete, produce
 from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Reader
 from stream_lsh.kafka.tools.tail import tail
@@ -204,9 +204,9 @@ async def test_other_producers_and_ours_meet_in_one_partition(make: Make, tmp_pa
 @simulated()
 async def test_another_partitioner_than_the_pipelines_is_refused(settings: KafkaSettings, tmp_path: Path) -> None:
     topics = Topics.of(settings)
-    note = Note(settings.fingerprint, "json", "murmur2").text()
+    note = Note(settings.fingerprint, "json", "murmur2").metadata()
     async with admin(settings) as client:
-        await commit_alone(client, topics.group(NOTES), {TopicPartition(topics.documents, 0): (0, note)})
+        await commit_alone(client, topics.group("sign"), {TopicPartition(topics.documents, 0): (0, note)})
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"\n".join(lines(0, 3)))
     with pytest.raises(StoreError, match="partitioner = murmur2, and here it is crc32"):
