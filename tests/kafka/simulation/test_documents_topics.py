@@ -107,7 +107,7 @@ def check_as_one(pipeline: Pipeline, values: Mapping[int, bytes] | None = None) 
     found = Outputs(
         [replace(record, value=value) for record, value in zip(documents, plain_values, strict=True)],
         as_one(pipeline.records("verdicts")), as_one(pipeline.records("pairs")),
-        as_one(pipeline.records("unique"), numbers, values), as_one(pipeline.records("dead_letters"), numbers),
+        as_one(pipeline.records("unique"), numbers, values), as_one(pipeline.records("dead_letters"), numbers, values),
         pipeline.records("groups"),
     )  # fmt: skip
     settings = pipeline.settings.by_topic["news"]
