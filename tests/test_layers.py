@@ -32,6 +32,7 @@ LAYERS = (
     ("embedded",),
     ("webfeeds", "tracing"),
     ("api",),
+    ("kafka.topic_settings",),
     ("kafka.settings",),
     ("kafka.names", "kafka.partitioner"),
     ("kafka.strimzi",),

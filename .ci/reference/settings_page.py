@@ -10,7 +10,8 @@ from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.options import KAFKA_SECTIONS, KAFKA_SETTINGS, PROPERTIES, SECTIONS, SETTINGS
 from stream_lsh.families.measure import MEASURE_SETTINGS, MEASURES, unused
-from stream_lsh.kafka.settings import ACCEPTED, OF_TOPIC, KafkaSettings
+from stream_lsh.kafka.settings import ACCEPTED, KafkaSettings
+from stream_lsh.kafka.topic_settings import OF_TOPIC
 from stream_lsh.settings.errors import allowed, choices_of, is_flag, is_list, is_secret
 from stream_lsh.settings.model import ANSWERS, Settings
 from stream_lsh.settings.sources import PREFIX

@@ -4,7 +4,7 @@ as a table."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class Rows:
     """The rows of a table in memory.
 
     Args:
-        table: it, or what has `__arrow_c_stream__` or `__arrow_c_array__`. fields: the names of its columns.
+        table: it, `Lists`, or what has `__arrow_c_stream__` or `__arrow_c_array__`. fields: the names of its columns.
 
     Raises:
         TypeError: it is no table. InputError: a column is missing or has a wrong type. UsageError: pyarrow is missing.
@@ -36,7 +36,8 @@ class Rows:
         pa = pyarrow("process_arrow")
         if fields.id_field == LINE_ID:
             raise UsageError(f'id_field = "{LINE_ID}": a table in memory has no lines to be its ids; name a column')
-        if isinstance(table, pa.RecordBatchReader):
+        self._reader: Any
+        if isinstance(table, (pa.RecordBatchReader, Lists)):
             self._reader = table
         elif hasattr(table, "__arrow_c_stream__"):
             self._reader = pa.RecordBatchReader.from_stream(table)
@@ -64,10 +65,35 @@ class Rows:
                 yield columns_of(part.rows, self._fields), ids
 
 
+@dataclass(frozen=True)
+class Lists:
+    """Columns whose texts are strings of Python. They become Arrow's in parts, while the parts before are signed.
+
+    Attributes:
+        columns: all others, by name.
+    """
+
+    columns: Mapping[str, Any]
+    texts: Sequence[str]
+
+    @property
+    def schema(self) -> Any:
+        """That of the batches. Texts that are not UTF-8 are bytes, and not strings."""
+        pa = pyarrow()
+        kinds = {name: column.type for name, column in self.columns.items()}
+        return pa.schema(kinds | {"text": pa.large_string()})
+
+    def __iter__(self) -> Iterator[Any]:
+        pa = pyarrow()
+        for at in range(0, len(self.texts), READ_ROWS):
+            part = {name: column.slice(at, READ_ROWS) for name, column in self.columns.items()}
+            yield from pa.table(part | {"text": _array(pa, "text", self.texts[at : at + READ_ROWS])}).to_batches()
+
+
 def table_of_lists(
     fields: Fields, ids: Any, texts: Any, times: Any, sources: Any, within: Mapping[str, Any]
 ) -> tuple[Any, Fields]:
-    """Documents given as columns, as a table with the names of its fields.
+    """Documents given as columns, as what `Rows` takes, with the names of its fields.
 
     Raises:
         UsageError: the index compares no texts, columns have other lengths, or a value of `match_within` is missing.
@@ -82,7 +108,11 @@ def table_of_lists(
         raise UsageError(f"within has the fields {', '.join(within) or 'none'}, and match_within is {wanted}")
     given = {"id": ids, "text": texts, "time": times, "source": sources}
     given |= {f"within {name}": within[name] for name in fields.match_within}
-    arrays = {name: _array(pa, name, values) for name, values in given.items() if values is not None}
+    strings = list(texts) if type(texts) is list and set(map(type, texts)) == {str} else None
+    arrays = {
+        name: strings if name == "text" and strings is not None else _array(pa, name, values)
+        for name, values in given.items() if values is not None
+    }  # fmt: skip
     for name, array in arrays.items():
         if len(array) != len(arrays["id"]):
             raise UsageError(f"there are {len(arrays['id']):,} ids, and {len(array):,} values of {name}")
@@ -91,7 +121,10 @@ def table_of_lists(
         time_field=None if times is None else "time", source_field=None if sources is None else "source",
         match_within=tuple(f"within {name}" for name in fields.match_within),
     )  # fmt: skip
-    return pa.table(arrays), named
+    if strings is None:
+        return pa.table(arrays), named
+    del arrays["text"]
+    return Lists(arrays, strings), named
 
 
 def _array(pa: Any, name: str, values: Any) -> Any:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Rejection
@@ -46,14 +47,14 @@ class Inside(NamedTuple):
 
 def unwrapped(
     data: bytes, starts: Ints, ends: Ints, fields: Fields, rejected: dict[int, Rejection],
-    keys: Sequence[bytes | None] = (), headers: Sequence[Headers] = (),
+    key: Callable[[int], bytes | None], headers: Sequence[Headers] = (),
 ) -> Inside:  # fmt: skip
     """The documents in the events data[starts[i]:ends[i]].
 
     Args:
         fields: with an envelope.
         rejected: events that are rejected already, by place, and not read. Those that are no such event are added.
-        keys, headers: of the records, on Kafka.
+        key, headers: of the records, on Kafka; `key` gets the place of a record.
     """
     debezium = fields.envelope == "debezium"
     inner = replace(fields, envelope=None)
@@ -61,21 +62,21 @@ def unwrapped(
         inner = replace(inner, deleted_field=DELETED)
     starts, ends = starts.copy(), ends.copy()
     ends[list(rejected)] = starts[list(rejected)]
-    events = _Events(data, starts, ends, keys, headers, inner, _attributes(fields))
-    read = events.changes() if debezium else events.cloud_events()
-    pieces, at = [data], len(data)
+    events = _Events(data, starts, ends, key, headers, inner, _attributes(fields))
+    read, made = (events.changes(), dict[int, bytes]()) if debezium else events.cloud_events()
     for i in np.flatnonzero(~read).tolist():
         if i in rejected:
             continue
         try:
-            piece = events.change(i) if debezium else events.cloud_event(i)
+            made[i] = events.change(i) if debezium else events.cloud_event(i)
         except Exception as error:
             rejected[i] = rejection_of(error)
-            continue
-        starts[i], ends[i] = at, at + len(piece)
-        pieces.append(piece)
-        at += len(piece)
-    return Inside(b"".join(pieces) if len(pieces) > 1 else data, starts, ends, inner)
+    if not made:
+        return Inside(data, starts, ends, inner)
+    places, lengths = [*made], np.fromiter(map(len, made.values()), np.int64, len(made))
+    ends[places] = len(data) + np.cumsum(lengths)
+    starts[places] = ends[places] - lengths
+    return Inside(b"".join([data, *made.values()]), starts, ends, inner)
 
 
 def _attributes(fields: Fields) -> tuple[str, ...]:
@@ -94,7 +95,7 @@ class _Events(NamedTuple):
     data: bytes
     starts: Ints
     ends: Ints
-    keys: Sequence[bytes | None]
+    key: Callable[[int], bytes | None]
     headers: Sequence[Headers]
     fields: Fields
     attributes: tuple[str, ...]
@@ -140,40 +141,46 @@ class _Events(NamedTuple):
             return _json(deletion)
         before = event.get("before")
         id = value_at(before, field) if isinstance(before, dict) else None
-        if id is None and self.keys and self.keys[i]:
-            id = value_at(_payload(read_object(self.keys[i] or b"")), field)
+        if id is None and (key := self.key(i)):
+            id = value_at(_payload(read_object(key)), field)
         if id is None:
             raise Refused("missing_field", f'neither the field "before" nor the key has the field {json.dumps(field)}')
         return _json({field: id, **deletion})
 
     # -- CloudEvents ------------------------------------------------------------------------------------------------
 
-    def cloud_events(self) -> NDArray[np.bool_]:
-        """Events in binary mode, and objects as `data` of events in structured mode, if no field is an attribute."""
-        read = np.zeros(len(self.starts), bool)
-        if self.attributes:
-            return read
+    def cloud_events(self) -> tuple[NDArray[np.bool_], dict[int, bytes]]:
+        """Events in binary mode, and objects as `data` of events in structured mode. Also the documents that have
+        attributes of these events as fields, by place."""
+        read, heads = np.zeros(len(self.starts), bool), dict[int, bytes]()
+        attributes = {name: name[len(ATTRIBUTE) :] for name in self.attributes}
         some = np.arange(len(read))  # may be in structured mode
         if self.headers:
-            read[:] = [bool(headers) and self._is_plain(i, headers) for i, headers in enumerate(self.headers)]
+            firsts = np.frombuffer(self.data + b" ", np.uint8)[self.starts].tolist()
+            for i, headers in enumerate(self.headers):
+                if firsts[i] == ord("{") and headers:
+                    given = dict(headers)
+                    chosen = [(name, given[name] or b"") for name in attributes if name in given]
+                    if _is_plain(given, chosen):
+                        read[i] = True
+                        if chosen:
+                            heads[i] = orjson.dumps({name: value.decode() for name, value in chosen})[:-1]
             some = np.flatnonzero([not headers for headers in self.headers])
-        found = _Scan.of(self.data, self.starts[some], self.ends[some], (*REQUIRED, "data"))
+        names = [*dict.fromkeys((*REQUIRED, "data", *attributes.values()))]
+        found = _Scan.of(self.data, self.starts[some], self.ends[some], names)
         named = found.spans[:, :4]
         inside = found.objects(4) & found.equal(0, b'"1.0"')
         inside &= np.all((found.kinds[:, :4] == PLAIN) & (named[..., 1] - named[..., 0] > 2), axis=1)
         read[some] = inside
         self._move(some[inside], found.spans[inside, 4])
-        return read
-
-    def _is_plain(self, i: int, headers: Headers) -> bool:
-        """Whether event i is one in binary mode, and its value as it is. The caller parses the value."""
-        given = dict(headers)
-        return (
-            given.get("ce_specversion") == b"1.0"
-            and all((given.get(name) or b"\xff").isascii() for name in _HEADERS)
-            and given.get("content-type", b"application/json") == b"application/json"
-            and self.data[int(self.starts[i]) : int(self.starts[i]) + 1] == b"{"
-        )
+        for name, attribute in attributes.items():
+            place = names.index(attribute)
+            for row in np.flatnonzero(inside & (found.kinds[:, place] != MISSING)).tolist():
+                (begin, end), i = found.spans[row, place].tolist(), int(some[row])
+                before = heads[i] + b"," if i in heads else b"{"
+                heads[i] = b"%b%b:%b" % (before, _json(name), self.data[begin:end])
+        begins, ends = (self.starts + 1).tolist(), self.ends.tolist()
+        return read, {i: _after(head, self.data[begins[i] : ends[i]]) for i, head in heads.items()}
 
     def cloud_event(self, i: int) -> bytes:
         """The document of CloudEvent i, with the attributes that are fields. Raises Refused."""
@@ -207,10 +214,7 @@ class _Events(NamedTuple):
     def _spliced(self, event: Mapping[str, Any], document: bytes) -> bytes:
         """An object, with the attributes that are fields before its own fields."""
         chosen = {name: event[name[len(ATTRIBUTE) :]] for name in self.attributes if name[len(ATTRIBUTE) :] in event}
-        if not chosen:
-            return document
-        rest = document[1:].lstrip()
-        return _json(chosen)[:-1] + (b"" if rest == b"}" else b",") + rest
+        return _after(_json(chosen)[:-1], document[1:]) if chosen else document
 
     def _line(self, i: int) -> bytes:
         return self.data[int(self.starts[i]) : int(self.ends[i])]
@@ -254,6 +258,21 @@ class _Scan(NamedTuple):
         there = self.buffer[begins[found, None] + np.arange(len(text))]
         found[found] = np.all(there == np.frombuffer(text, np.uint8), axis=1)
         return found
+
+
+def _is_plain(given: Mapping[str, bytes | None], chosen: Sequence[tuple[str, bytes]]) -> bool:
+    """Whether an event with these headers is one in binary mode, and its value the document, if it is an object.
+    chosen: attributes that are fields."""
+    if given.get("ce_specversion") != b"1.0" or given.get("content-type", b"application/json") != b"application/json":
+        return False
+    needed = [given.get(name) or b"\xff" for name in _HEADERS]
+    return b"".join(needed).isascii() and b"".join([value for _, value in chosen]).isascii()
+
+
+def _after(head: bytes, rest: bytes) -> bytes:
+    """An object with more members before its own. head: these, with the bracket before them. rest: all of the object
+    but its first bracket."""
+    return b"".join((head, b"" if rest.lstrip() == b"}" else b",", rest))
 
 
 def _payload(event: dict[str, object], own: str | None = None) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def parse_lines(
     input: str = "-",
     line_numbers: NDArray[np.int64] | None = None,
     rejected: Mapping[int, Rejection] | None = None,
-    keys: Sequence[bytes | None] = (),
+    key: Callable[[int], bytes | None] = lambda _: None,
     headers: Sequence[Headers] = (),
 ) -> Columns:
     """Documents from the JSON lines data[starts[i]:ends[i]].
@@ -53,11 +53,11 @@ def parse_lines(
         input, line_numbers: for ids made of them (`Fields.id_field` = LINE_ID; numbered from 1 by default).
         rejected: lines that the reader has rejected already; they are not parsed. Lines with which parsing fails are
             rejected, too.
-        keys, headers: of records on Kafka, which envelopes need (`Fields.envelope`).
+        key, headers: of records on Kafka, which envelopes need (`Fields.envelope`); `key` gets the place of a record.
     """
     if fields.envelope is not None:
         rejected = dict(rejected or {})
-        data, starts, ends, fields = unwrapped(data, starts, ends, fields, rejected, keys, headers)
+        data, starts, ends, fields = unwrapped(data, starts, ends, fields, rejected, key, headers)
     numbers = np.arange(1, len(starts) + 1) if line_numbers is None else line_numbers
 
     def parse(begin: int, end: int, found: Mapping[int, Rejection]) -> Columns:

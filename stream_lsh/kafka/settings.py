@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from stream_lsh.documents.fields import LINE_ID
-from stream_lsh.errors import UsageError
-from stream_lsh.settings.errors import unknown
+from stream_lsh.kafka.topic_settings import REGISTRY_SETTINGS, TopicSettings
 from stream_lsh.settings.model import Settings
 
 ROLES = ("sign", "sequence", "match", "judge", "forward")
@@ -46,14 +43,6 @@ MAX_FUTURE = "10m"
 ACCEPTED = ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog")
 """The settings with which an operator accepts a loss. Each names the place of the loss, so it is of no effect later."""
 
-OF_TOPIC = (
-    "document_format", "key_is_id", "id_prefix", "envelope", "id_field", "text_field", "time_field", "deleted_field",
-    "source_field",
-)  # fmt: skip
-"""The settings that each of several documents topics may have for itself."""
-IN_ALL = ("time_field", "source_field")
-"""Those of them that either all topics have, or none."""
-
 SHARED = frozenset(Settings.model_fields) - {"cache_bytes"} | {
     "documents_topic", "documents", "id_prefix", "partitions", "retention_hours", "erase_hours", "allow_weak_topics",
     "key_is_id", "partitioner", "groups", "http_port",
@@ -67,38 +56,21 @@ WEAK = (INSYNC, UNCLEAN, POLICY, RETENTION, RETENTION_BYTES)
 """The topic settings, by Kafka's names, by which records may be lost; see `weaknesses`."""
 
 _PLACE = re.compile(r"[A-Za-z0-9._-]{1,249}:\d+:\d+")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
-INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
-"""An id without its prefix that is an integer in JSON keys."""
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
 _REGISTRY = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _USER, _TOKEN = ("sasl_username", "sasl_password"), ("sasl_oauth_token_file",)
 _BY_USER = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_REGISTRY_SETTINGS = ("registry_url", "registry_username", "registry_password", "registry_cafile")
 _SSL = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
 
 
-class KafkaSettings(Settings):
+class KafkaSettings(TopicSettings):
     """All settings of the engine and of its pipeline on Kafka; frozen, validated, documented beside each field."""
 
     bootstrap_servers: str = Field(
         default="127.0.0.1:9092", description="brokers to ask first, HOST:PORT, separated by commas"
     )
-    topic_prefix: str = Field(
-        default="stream-lsh", description="first part of the names of topics, consumer groups and transactional ids"
-    )
-    documents_topic: str | None = Field(default=None, description="topic of the documents (default: PREFIX.documents)")
-    documents: dict[str, dict[str, Any]] = Field(
-        default={},
-        description="several documents topics: a TOML table for each, with the settings that differ there "
-        "(default: one topic)",
-    )
-    id_prefix: str = Field(
-        default="", pattern=r"^[A-Za-z0-9._:/-]{0,250}$",
-        description="text before each id of a documents topic (default: none; of several topics TOPIC:)",
-    )  # fmt: skip
     partitions: int = Field(
         default=4, ge=1, le=4096, description="partitions of a documents topic that `topics create` makes"
     )
@@ -124,11 +96,6 @@ class KafkaSettings(Settings):
         description="hours until deleted and replaced versions are erased from shards and changelogs "
         "(default: never)",
     )  # fmt: skip
-    document_format: Literal["json", "text", "registry"] = Field(
-        default="json",
-        description="what a record is: json, an object as value; text, the text as value and the id as key; registry, "
-        "Avro, JSON or Protobuf with a schema of a Schema Registry",
-    )
     registry_url: str | None = Field(
         default=None, description="address of the Schema Registry, for document_format = registry"
     )
@@ -137,11 +104,6 @@ class KafkaSettings(Settings):
     registry_cafile: Path | None = Field(
         default=None,
         description="PEM file with the certificates that the registry's is checked with (default: the system's)",
-    )
-    key_is_id: Literal["json", "string"] | None = Field(
-        default=None,
-        description="how the key of a tombstone gives the id that it deletes: as JSON (json), or as text (string) "
-        "(default: a tombstone is a dead letter)",
     )
     partitioner: Partitioner = Field(
         default="murmur2",
@@ -312,71 +274,6 @@ class KafkaSettings(Settings):
         return self.envelope is None and self.document_format != "registry"
 
     @property
-    def by_topic(self) -> dict[str, KafkaSettings]:
-        """The settings of each documents topic, as those of a pipeline that has only this one; in the order that
-        numbers the topics."""
-        return self._of_tables or {self.documents_topic or f"{self.topic_prefix}.documents": self}
-
-    @cached_property
-    def _of_tables(self) -> dict[str, KafkaSettings]:
-        given = {name: getattr(self, name) for name in self.model_fields_set - {"documents", "documents_topic"}}
-        return {topic: self._of_topic(topic, table, given) for topic, table in self.documents.items()}
-
-    def _of_topic(self, topic: str, table: Mapping[str, Any], given: Mapping[str, Any]) -> KafkaSettings:
-        for name in table.keys() - {*OF_TOPIC}:
-            if isinstance(table[name], dict):
-                raise ValueError(
-                    f'[documents.{topic}.{name}]: a name with dots is quoted: [documents."{topic}.{name}"]'
-                )
-            raise ValueError(f"[documents.{topic}]: {unknown(name, OF_TOPIC, None, 'setting of one topic')}")
-        values = {"id_prefix": f"{topic}:", **given, **table, "documents_topic": topic}
-        if values.get("id_field") == LINE_ID and "id_prefix" not in table:
-            del values["id_prefix"]
-        if values.get("document_format") != "registry":
-            values = {name: value for name, value in values.items() if name not in _REGISTRY_SETTINGS}
-        try:
-            found = KafkaSettings(**values)
-        except UsageError as error:
-            raise ValueError(f"[documents.{topic}]: {error}") from None
-        for name in IN_ALL:
-            if (getattr(found, name) is None) != (getattr(self, name) is None):
-                raise ValueError(
-                    f"[documents.{topic}]: {name} is set, and not for the pipeline: set it above the tables, too"
-                )
-        return found
-
-    @property
-    def one_topic(self) -> KafkaSettings:
-        """The settings of the documents topic that a command writes to.
-
-        Raises:
-            UsageError: there are several, and documents_topic names none of them.
-        """
-        if self.documents_topic is None and len(self.by_topic) > 1:
-            raise UsageError(
-                f"the pipeline has the documents topics {', '.join(self.by_topic)}: name one with --documents-topic"
-            )
-        return self.by_topic[self.documents_topic or next(iter(self.by_topic))]
-
-    def prefixed(self, id: bytes) -> bytes:
-        """An id (JSON text) with `id_prefix`. An integer becomes a text by it."""
-        if not self.id_prefix or id == b"null":
-            return id
-        return b'"%b%b"' % (self.id_prefix.encode(), id[1:-1] if id[:1] == b'"' else id)
-
-    def of_id(self, id: bytes) -> tuple[KafkaSettings, bytes]:
-        """The settings of the topic that an id (JSON text) is from by its prefix, and the id as the document has it.
-        With `key_is_id` = json, digits are an integer."""
-        for topic in sorted(self.by_topic.values(), key=lambda topic: -len(topic.id_prefix)):
-            prefix = topic.id_prefix
-            if not prefix:
-                return topic, id
-            if id.startswith(b'"%b' % prefix.encode()):
-                inside = id[1 + len(prefix) : -1]
-                return topic, inside if topic.key_is_id == "json" and INTEGER.fullmatch(inside) else b'"%b"' % inside
-        return self, id
-
-    @property
     def keeps_time(self) -> bool:
         """Whether stream time counts for the index, or for groups and alerts."""
         return self.window is not None or self.groups
@@ -437,51 +334,11 @@ class KafkaSettings(Settings):
             raise ValueError("up to 200 letters, digits, dots, underscores and hyphens")
         return value
 
-    @field_validator("documents_topic")
-    @classmethod
-    def _topic(cls, value: str | None) -> str | None:
-        if value is not None and (not _TOPIC.fullmatch(value) or value.strip(".") == ""):
-            raise ValueError("a topic's name has up to 249 letters, digits, dots, underscores and hyphens")
-        return value
-
-    @field_validator("documents", mode="before")
-    @classmethod
-    def _tables(cls, value: object) -> object:
-        if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
-            raise ValueError("give a table [documents.TOPIC] for each topic in the settings file")
-        return value
-
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
-        if self.key_is_id is not None and not self.updates:
-            raise ValueError(
-                "key_is_id is for indexes whose documents change; give on_conflict = 'update' too, or leave it out"
-            )
-        if self.key_is_id is not None and self.id_field == LINE_ID:
-            raise ValueError(f"key_is_id needs the ids of an id_field; with {LINE_ID!r} no key is one")
-        if self.key_is_id is not None and self.envelope == "debezium":
-            raise ValueError(
-                "key_is_id is not used with envelope = 'debezium', whose events name the id; leave key_is_id out"
-            )
-        if self.key_is_id == "json" and self.document_format == "text":
-            raise ValueError("key_is_id = 'json': with document_format = 'text' the key is plain: give 'string'")
-        if self.document_format == "text":
-            if self.item is not None:
-                raise ValueError(
-                    f"measure = {self.measure} needs document_format = 'json'; the values of 'text' are texts, not "
-                    f"{self.item.plural}"
-                )
-            for name in (
-                "envelope", "set_field", "time_field", "match_within", "deleted_field", "source_field", "rank_field"
-            ):  # fmt: skip
-                if getattr(self, name):
-                    raise ValueError(
-                        f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "
-                        "no fields"
-                    )
         if self.document_format != "registry":
             if all(table.get("document_format") != "registry" for table in self.documents.values()):
-                self._unused(_REGISTRY_SETTINGS, "document_format", "registry")
+                self._unused(REGISTRY_SETTINGS, "document_format", "registry")
         elif self.registry_url is None:
             raise ValueError("document_format = 'registry' needs registry_url")
         elif not _REGISTRY.fullmatch(self.registry_url):  # not quoted: it may have a password
@@ -508,22 +365,6 @@ class KafkaSettings(Settings):
             raise ValueError("id_prefix: with several documents topics each has its own: set it in their tables")
         self._check_prefixes()
         return self
-
-    def _check_prefixes(self) -> None:
-        """Check that an id says by its prefix how its topic is read. Raises ValueError, also if a topic's settings are
-        impossible."""
-        for (one, its), (other, others) in permutations(self.by_topic.items(), 2):
-            first, second = its.id_prefix, others.id_prefix
-            if first and first != second and second.startswith(first):
-                raise ValueError(
-                    f"[documents.{one}] has the id_prefix {first!r} and [documents.{other}] {second!r}, so different "
-                    "ids would become one: let neither begin with the other"
-                )
-            if first == second and its.key_is_id != others.key_is_id:
-                raise ValueError(
-                    f"[documents.{one}] and [documents.{other}] have the same id_prefix and another key_is_id: give "
-                    "both the same"
-                )
 
     @model_validator(mode="after")
     def _secure(self) -> KafkaSettings:

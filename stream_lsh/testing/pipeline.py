@@ -237,7 +237,7 @@ class Pipeline:
         return [b""] * settings.shards if due is None else self._decided.records(*due, settings)
 
     def _judge(self, replies: list[bytes], now: int) -> None:
-        records = Records()
+        records = Records(self.topics)
         records.judge(replies, self._deciding, self.settings)
         for data in records.decisions:
             self._decided.add(self._decisions, Decisions.decode(data, self.settings))

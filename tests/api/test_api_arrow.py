@@ -100,6 +100,16 @@ def test_rows_that_cannot_be_used_are_rejected() -> None:
         assert deduplicator.process_arrow(damaged[:0]).num_rows == 0
 
 
+def test_a_text_that_is_not_utf8_rejects_only_itself_in_a_later_part() -> None:
+    texts = [" ".join(random.Random(i).choices(WORDS, k=30)) for i in range(2500)]
+    texts[2300] = f"\ud800{TEXT}"
+    with Deduplicator() as deduplicator:
+        table = deduplicator.process_batch(list(range(2500)), texts)
+    expected: list[str | None] = [None] * 2500
+    expected[2300] = "not_utf8"
+    assert table["reason"].to_pylist() == expected and table["id"].to_pylist() == list(range(2500))
+
+
 def test_tables_that_cannot_be_used_are_errors(tmp_path: Path) -> None:
     good = pa.table({"id": [1], "text": [TEXT]})
     with Deduplicator(Settings(text_field=("body",))) as deduplicator:

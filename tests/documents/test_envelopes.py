@@ -21,7 +21,8 @@ def parsed(
     lines = [value if isinstance(value, bytes) else orjson.dumps(value) for value in values]
     ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
     starts = np.concatenate(([0], ends[:-1]))
-    return parse_lines(b"".join(lines), starts, ends, Fields(**fields), keys=keys, headers=headers)
+    key = keys.__getitem__ if keys else lambda _: None
+    return parse_lines(b"".join(lines), starts, ends, Fields(**fields), key=key, headers=headers)
 
 
 def wrapped(payload: object) -> dict[str, object]:
@@ -77,10 +78,25 @@ def test_an_event_is_read_in_both_modes() -> None:
     found = parsed(values, headers=headers, envelope="cloudevents")
     assert found.ids == [b"7"] * 5 + [b"null"] and found.texts == ROW["text"].encode() * 4 + b"a"
     assert {i: why.reason for i, why in found.rejected.items()} == {5: "missing_field"}
-    named = {"id_field": "ce_id", "source_field": "ce_source", "match_within": ("ce_type", "ce_lang")}
+    named: dict[str, Any] = {"id_field": "ce_id", "source_field": "ce_source", "match_within": ("ce_type", "ce_lang")}
     found = parsed(values, headers=headers, envelope="cloudevents", **named)
     assert found.ids == [b'"e"'] * 6 and found.sources == [b'"/herald"'] * 5 + [b""]
     assert list(found.scopes[:5]) == [b'"page",null'] * 5 and found.rejected.keys() == {5}
+
+
+def test_attributes_come_before_the_fields_of_a_document() -> None:
+    named: dict[str, Any] = {"id_field": "ce_id", "source_field": "ce_source", "text_fields": ("ce_subject", "text")}
+    subject = [*HEADERS, ("ce_subject", 'Größe "x"'.encode())]
+    values: list[object] = [
+        {**EVENT, "subject": 'Größe "x"', "data": ROW}, ROW, orjson.dumps(ROW) + b" \n", b" " + orjson.dumps(ROW),
+        {**EVENT, "id": 1.5, "data": ROW}, {**EVENT, "data": ROW}, b"{ }", {**ROW, "ce_id": "other"},
+    ]  # fmt: skip
+    found = parsed(values, headers=[[], *[subject] * 3, [], [], subject, subject], envelope="cloudevents", **named)
+    assert found.ids[:4] == [b'"e"'] * 4 and found.sources[:4] == [b'"/herald"'] * 4
+    assert found.texts == f'Größe "x"\n{ROW["text"]}'.encode() * 4
+    assert {i: why.reason for i, why in found.rejected.items()} == {
+        4: "bad_event", 5: "missing_field", 6: "missing_field", 7: "duplicate_key"
+    }  # fmt: skip
 
 
 def test_data_that_is_text_is_the_field_data() -> None:

@@ -44,6 +44,7 @@ class Records:
         frames: of each frame its offset, its number of documents that count, and headers by document.
     """
 
+    topics: Topics
     verdicts: dict[int, list[Record]] = field(default_factory=dict)
     pairs: dict[int, list[Record]] = field(default_factory=dict)
     decisions: list[bytes] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Records:
     def add(self, replies: Sequence[Reply], settings: KafkaSettings) -> None:
         """Add the records for a frame, from the replies of all shards in order. Raises FormatError as `judge`."""
         source, accepted = source_of(replies)
-        n, topics = len(source), Topics.of(settings)
+        n, topics = len(source), self.topics
         rows = np.arange(n) if accepted is None else np.flatnonzero(accepted)
         counted = rows.tolist()
         judgement, found = _judged(replies, source.ids, settings.max_matches)

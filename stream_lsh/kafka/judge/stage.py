@@ -192,7 +192,7 @@ class JudgeStage(Stage):
         self._due, self._waiting = time.monotonic() + ROUND_SECONDS, 0
         while gather.ready:
             began = time.perf_counter()
-            records = Records()
+            records = Records(self._topics)
             while records.documents < ROUND_DOCUMENTS and records.size < ROUND_BYTES:
                 frame = gather.take()
                 if frame is None:

@@ -16,7 +16,7 @@ import orjson
 from stream_lsh.documents.columns import Rejection
 
 Decode = Callable[[bytes], bytes]
-"""From an encoded value to JSON."""
+"""From an encoded value, with its head, to JSON."""
 
 HEAD = 5
 ENCODED, UNKNOWN = "bad_encoding", "unknown_schema"
@@ -73,7 +73,7 @@ class Schemas:
         kind = found.get("schemaType") or "AVRO"
         try:
             if kind == "JSON":
-                return bytes
+                return lambda value: value[HEAD:]
             references = [one["schema"] for one in self._references(found, kind, {})]
             if kind == "AVRO":
                 return _avro(found["schema"], references)
@@ -121,15 +121,15 @@ class Schemas:
             return None
 
     def _value(self, value: bytes) -> bytes:
-        decode, inside = self._known.get(value[:HEAD]), value[HEAD:]
-        if not inside or value[0]:
+        decode = self._known.get(value[:HEAD])
+        if len(value) <= HEAD or value[0]:
             raise _Rejected(ENCODED, "the value does not begin with a zero byte and the id of a schema")
         if decode is None:
             raise _Rejected(UNKNOWN, f"the Schema Registry has no schema {_id(value)}")
         if isinstance(decode, Rejection):
             raise _Rejected(decode.reason, f"schema {_id(value)}: {decode.detail}")
         try:
-            return decode(inside)
+            return decode(value)
         except MemoryError:
             raise
         except Exception as error:  # whatever a library raises for damaged bytes
@@ -166,6 +166,7 @@ def _avro(schema: str, references: Sequence[str]) -> Decode:
 
     def decode(value: bytes) -> bytes:
         stream = BytesIO(value)
+        stream.seek(HEAD)
         found: Any = schemaless_reader(stream, parsed, None)
         if left := len(value) - stream.tell():
             raise ValueError(f"{left} bytes are left behind the value")
@@ -214,7 +215,7 @@ def _protobuf(schema: str, references: Sequence[str]) -> Decode:
         return message_factory.GetMessageClass(found)
 
     def decode(value: bytes) -> bytes:
-        path, at = _indexes(value)
+        path, at = _indexes(value, HEAD)
         if path not in classes:
             classes[path] = message(path)
         found = classes[path].FromString(value[at:])
@@ -223,8 +224,8 @@ def _protobuf(schema: str, references: Sequence[str]) -> Decode:
     return decode
 
 
-def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
-    """The path to the message's type in its file, and where the message begins."""
+def _indexes(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The path to the message's type in its file, which is in value[at:], and where the message begins."""
 
     def number(at: int) -> tuple[int, int]:
         found = shift = 0
@@ -238,7 +239,7 @@ def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
             if shift > 63:
                 raise ValueError("an index of a message has more than 64 bits")
 
-    count, at = number(0)
+    count, at = number(at)
     path = []
     for _ in range(count):
         place, at = number(at)

@@ -83,13 +83,15 @@ def _objects(
         values = schemas.decode(values, rejected)
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    keys, headers = ([r.key for r in records], [r.headers for r in records]) if settings.envelope else ([], ())
+    headers = [record.headers for record in records] if settings.envelope == "cloudevents" else ()
     if schemas is not None:
-        # Only deletions need the key.
-        keys = [schemas.key(key) if b'"d"' in value else None for key, value in zip(keys, values, strict=False)]
         headers = [[pair for pair in found if pair[0] != "content-type"] for found in headers]  # of the encoded value
+
+    def key(i: int) -> bytes | None:
+        return records[i].key if schemas is None else schemas.key(records[i].key)
+
     columns = parse_lines(
-        b"".join(values), starts, ends, settings.document_fields, rejected=rejected, keys=keys, headers=headers
+        b"".join(values), starts, ends, settings.document_fields, rejected=rejected, key=key, headers=headers
     )
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times, stamped = columns.times, list[int]()

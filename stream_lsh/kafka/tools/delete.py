@@ -10,8 +10,9 @@ import orjson
 from stream_lsh.documents.fields import LINE_ID, id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.settings import INTEGER, KafkaSettings
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Line
+from stream_lsh.kafka.topic_settings import INTEGER
 
 TOGETHER = 1000
 

@@ -83,12 +83,6 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
             f"--from-changelog needs verify = exact: with verify = {settings.verify} the index has no texts to make "
             "other shards of"
         )
-    if settings.keep == "best" or settings.keep_per is not None:
-        what = "keep = 'best'" if settings.keep == "best" else f"keep_per = {settings.keep_per!r}"
-        raise UsageError(
-            f"--from-changelog does not support indexes with {what}, whose changelog does not have the fields: rebuild "
-            "from the documents topic, which has to reach back as far (without --from-changelog)"
-        )
     if settings.window is not None:
         raise UsageError(
             f"--from-changelog does not support indexes with a window (window = {settings.window}): rebuild from the "

@@ -10,16 +10,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection
 from stream_lsh.documents.engine_errors import isolating
+from stream_lsh.documents.ranks import LOWEST
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.rows import layout
-from stream_lsh.index.rows.row_file import unpacked
+from stream_lsh.index.rows.row_file import Shape, unpacked
 from stream_lsh.index.rows.texts import texts_in
 from stream_lsh.index.store.rocksdb import ROWS, TEXTS, parts_of
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED
@@ -29,10 +31,20 @@ from stream_lsh.wire.frames import CONTINUES, STARTS
 from stream_lsh.wire.replies import Reply, source_of
 from stream_lsh.wire.source import MOST_ROWS, ROW_BITS, Source
 
-NOTHING = (b"", 0)
 REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not stored twice")
 OUTDATED = Rejection("outdated", "it was older than the known version of its id, and is not stored")
 _WHY = {layout.REDELIVERED: REDELIVERED, layout.ID_REUSED: ID_REUSED, layout.OUTDATED: OUTDATED}
+
+
+class Stored(NamedTuple):
+    """What is stored of a document: its text, the first word of its fingerprint, its rank."""
+
+    text: bytes = b""
+    fingerprint: int = 0
+    rank: float = LOWEST
+
+
+_NOTHING = Stored()
 
 
 def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, Source]:
@@ -47,9 +59,9 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     """
     replies = [Reply.decode(change.reply, settings) for change in changes]
     source, accepted = source_of(replies)
-    stored: dict[int, tuple[bytes, int]] = {}
+    stored: dict[int, Stored] = {}
     for change in changes:
-        stored.update(_stored(change))
+        stored.update(_stored(change, settings))
     why: dict[int, Rejection] = {}
     deletions: set[int] = set()
     for reply in replies:
@@ -62,24 +74,30 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     texts: list[bytes] = []
     rejected: dict[int, Rejection] = {}
     for place, i in enumerate(rows):
-        texts.append(stored.get(i, NOTHING)[0])
+        texts.append(stored.get(i, _NOTHING).text)
         if i not in stored and i not in deletions:
             rejected[place] = source.rejected.get(i, why.get(i, EMPTY))
     source = source.at(rows)
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     deleted = [place for place, i in enumerate(rows) if i in deletions]
-    columns = Columns(source.ids, b"".join(texts), ends, source.times, rejected, deleted=deleted)
+    best = settings.keep == "best"
+    columns = Columns(
+        source.ids, b"".join(texts), ends, source.times, rejected, source.sources, deleted=deleted,
+        ranks=np.array([stored.get(i, _NOTHING).rank for i in rows], np.float64) if best else NO_RANKS,
+    )  # fmt: skip
     if settings.match_within:
-        hashed = np.array([stored.get(i, NOTHING)[1] for i in rows], np.uint64)
+        hashed = np.array([stored.get(i, _NOTHING).fingerprint for i in rows], np.uint64)
         columns = _scoped(columns, hashed, settings, changes[0].key)
     return columns, replace(source, rejected=columns.rejected)
 
 
 def _scoped(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> Columns:
     """The documents with the hashes of the scopes that they were signed with: the difference between their stored
-    fingerprints and those of the texts alone. (The values of `match_within` are not stored.) Documents with which
-    signing fails are rejected."""
+    fingerprints and those of the texts alone, or with `keep_per` of the texts and sources. (The values of
+    `match_within` are not stored.) Documents with which signing fails are rejected."""
     signer = signer_of(settings.signing, key)
+    if settings.keep_per is not None:
+        hashed = hashed ^ columns.source_hashes(signer.key)
 
     def sign(begin: int, end: int, found: Mapping[int, Rejection]) -> Columns:
         part = columns.part(begin, end).rejecting(found)
@@ -102,14 +120,15 @@ def nothing() -> tuple[Columns, Source]:
     return Columns([], b"", none, none), Source(none.astype(np.int32), none, [], none, 0)
 
 
-def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
-    """The text and the first word of the fingerprint of each document that a shard has stored for a frame, by its place
-    in the frame. Rows that are no documents are left out: the deletions and updates create them again.
+def _stored(change: Change, settings: Settings) -> dict[int, Stored]:
+    """What a shard has stored of the documents of a frame, by their places in the frame. Rows that are no documents are
+    left out: the deletions and updates create them again.
 
     Raises:
         FormatError: rows or texts are damaged or missing.
     """
-    places: dict[int, tuple[int, int]] = {}  # with the fingerprint, by row
+    places: dict[int, tuple[int, int, float]] = {}  # with the fingerprint and the rank, by row
+    rank_at = Shape(settings).rank_at
     texts: dict[int, bytes] = {}
     count = 0
     for key, value in change.values.items():
@@ -124,8 +143,9 @@ def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
             flags = found[:, layout.FLAGS]
             documents = np.flatnonzero(flags & np.uint64(layout.DELETED | layout.REPRESENTATIVE) == 0)
             ours, hashed = numbers & (MOST_ROWS - 1), found[:, layout.TEXT]
-            pairs = zip(ours[documents].tolist(), hashed[documents].tolist(), strict=True)
-            places.update(zip((first + documents).tolist(), pairs, strict=True))
+            ranks = found[:, rank_at].copy().view(np.float64) if rank_at else np.full(len(found), LOWEST)
+            parts = (each[documents].tolist() for each in (ours, hashed, ranks))
+            places.update(zip((first + documents).tolist(), zip(*parts, strict=True), strict=True))
             own = numbers[(flags & np.uint64(layout.REPRESENTATIVE) == 0) | (flags & np.uint64(layout.DELETED) != 0)]
             if (own >> ROW_BITS != change.offset).any():
                 raise FormatError(f"a change of shard {change.shard} has rows of another frame than {change.offset}")
@@ -136,7 +156,7 @@ def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
             f"a change of shard {change.shard} has {count} rows and {len(texts)} texts for "
             f"{change.last - change.first} rows"
         )
-    return {place: (texts[row], word) for row, (place, word) in places.items()}
+    return {place: Stored(texts[row], word, rank) for row, (place, word, rank) in places.items()}
 
 
 class Segments:

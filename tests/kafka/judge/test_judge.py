@@ -58,7 +58,7 @@ async def committed_records(settings: KafkaSettings, topic: str) -> dict[int, li
 
 
 def expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
-    records = Records()
+    records = Records(Topics.of(settings))
     for frame in frames:
         records.add(decoded(frame, settings), settings)
     return records
@@ -266,7 +266,7 @@ def _value(metric: Any) -> float:
 def test_what_was_put_out_is_counted(tmp_path: Path) -> None:
     """What it is: test_same_answers.py compares all records with the embedded engine."""
     settings = KafkaSettings(verify="signature", max_matches=3, on_conflict="update", time_field="ts")
-    records = Records()
+    records = Records(Topics.of(settings))
     for frame in answered(settings, tmp_path, 600):
         records.add(decoded(frame, settings), settings)
     every = [json.loads(value) for rows in records.verdicts.values() for _, value, *_ in rows]
@@ -306,7 +306,7 @@ def test_replies_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     one, other = decoded(frames[0], settings), decoded(next(f for f in frames if len(f.places) > 5), settings)
     for replies in ([one[0], other[1]], [replace(one[0], source=None), replace(one[1], source=None)]):
         with pytest.raises(FormatError, match="do not fit together"):
-            Records().add(replies, settings)
+            Records(Topics.of(settings)).add(replies, settings)
 
 
 def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +315,7 @@ def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     frames = answered(settings, tmp_path, 600)
 
     def values() -> list[bytes]:
-        records = Records()
+        records = Records(Topics.of(settings))
         for frame in frames:
             records.add(decoded(frame, settings), settings)
         return [value for rows in records.verdicts.values() for _, value, *_ in rows]
@@ -339,7 +339,7 @@ def test_headers_name_the_kind_and_make_outputs_events(tmp_path: Path) -> None:
     plain, events = KafkaSettings(**given), KafkaSettings(**given, **uri)
     both = []
     for settings in (plain, events):
-        both.append(Records())
+        both.append(Records(Topics.of(settings)))
         for frame in answered(settings, tmp_path / str(len(both)), 300):
             both[-1].add(decoded(frame, settings), settings)
     ids = []

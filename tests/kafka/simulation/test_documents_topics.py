@@ -1,15 +1,21 @@
 """Several documents topics in one pipeline, each with its own fields, as one topic in the embedded engine."""
 
 import asyncio
+import json
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastavro import parse_schema, schemaless_writer
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.kafka.oracle import Outputs, answers, check, order
+from support.schema_registry import encoded
 from support.simulation.cluster import Cluster
 from support.simulation.fixtures import folder
 from support.simulation.pipeline import Pipeline
@@ -17,10 +23,15 @@ from support.simulation.runner import simulated
 from support.simulation.world import World
 
 from stream_lsh.errors import StoreError
+from stream_lsh.kafka.registry.client import Client
+from stream_lsh.kafka.registry.decoding import Absent
+from stream_lsh.kafka.tools import reindex
 from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.wire.source import TOPIC_BITS
 
 N, WIRE = 60, 1 << TOPIC_BITS  # the number of the first partition of `wire`
+NAMES = (b"news", b"wire", b"rows", b"pages")
+"""Topics by their number."""
 FIELDS = {b'"id"': b'"ix"', b'"text"': b'"txet"', b'"deleted"': b'"removed"'}
 GIVEN: dict[str, Any] = {
     **plain.SURE, "on_conflict": "update", "key_is_id": "string", "deleted_field": "deleted", "frame_documents": 8,
@@ -56,16 +67,21 @@ def plainly(value: bytes | None) -> bytes | None:
         value = value.replace(theirs, ours).replace(theirs.replace(b'"', b'\\"'), ours.replace(b'"', b'\\"'))
     return re.sub(
         rb'"topic":"(\w+)","partition":(\d+)',
-        lambda place: b'"topic":"news","partition":%d' % (int(place[2]) + (WIRE if place[1] == b"wire" else 0)),
+        lambda place: b'"topic":"news","partition":%d' % (int(place[2]) + (NAMES.index(place[1]) << TOPIC_BITS)),
         value,
     )
 
 
-def as_one(records: list[Record], numbers: dict[int, int] | None = None) -> list[Record]:
-    """Records of an output as if the documents were in one topic. numbers: their source partitions, by timestamp."""
+def as_one(
+    records: list[Record], numbers: dict[int, int] | None = None, values: Mapping[int, bytes] | None = None
+) -> list[Record]:
+    """Records of an output as if the documents were in one topic. By timestamp, numbers: their source partitions;
+    values: those of `news`, of documents in envelopes."""
     found = []
     for record in records:
         value, headers = plainly(record.value), dict(record.headers)
+        if values is not None and record.timestamp in values and value is not None:
+            value = values[record.timestamp]
         headers |= {name: plainly(said) for name, said in headers.items() if name == "detail"}
         number = record.partition
         if numbers is not None and record.timestamp is not None:
@@ -74,27 +90,31 @@ def as_one(records: list[Record], numbers: dict[int, int] | None = None) -> list
             number = int(place[1])
         for name in ("", "new-representative-"):
             if (topic := headers.get(f"{name}topic")) is not None and f"{name}partition" in headers:
-                there = int(headers[f"{name}partition"]) + (WIRE if topic == b"wire" else 0)
+                there = int(headers[f"{name}partition"]) + (NAMES.index(topic) << TOPIC_BITS)
                 headers |= {f"{name}topic": b"news", f"{name}partition": b"%d" % there}
         if "reason" not in headers and (topic := headers.pop("topic", None)) is not None:
-            assert topic == (b"wire" if number >= WIRE else b"news") and value is not None
+            assert topic == NAMES[number >> TOPIC_BITS] and value is not None
         found.append(replace(record, partition=number, value=value, headers=tuple(headers.items())))
     return sorted(found, key=lambda record: record.partition)
 
 
-def check_as_one(pipeline: Pipeline) -> None:
+def check_as_one(pipeline: Pipeline, values: Mapping[int, bytes] | None = None) -> None:
+    """values: see `as_one`."""
     documents = pipeline.records("documents")
     numbers = {record.timestamp: record.partition for record in documents if record.timestamp is not None}
     assert len(numbers) == len(documents)
+    plain_values = [(values or {}).get(record.timestamp or 0, plainly(record.value)) for record in documents]
     found = Outputs(
-        [replace(record, value=plainly(record.value)) for record in documents],
+        [replace(record, value=value) for record, value in zip(documents, plain_values, strict=True)],
         as_one(pipeline.records("verdicts")), as_one(pipeline.records("pairs")),
-        as_one(pipeline.records("unique"), numbers), as_one(pipeline.records("dead_letters"), numbers),
+        as_one(pipeline.records("unique"), numbers, values), as_one(pipeline.records("dead_letters"), numbers, values),
         pipeline.records("groups"),
     )  # fmt: skip
     settings = pipeline.settings.by_topic["news"]
     recorded = order(settings, (record for record in pipeline.records("frames") if record.partition == 0))
-    check(found, answers(settings, Path(folder()) / "oracle", recorded, found.documents), "news")
+    check(
+        found, answers(settings, Path(folder()) / f"oracle-{settings.topic_prefix}", recorded, found.documents), "news"
+    )
 
 
 async def with_topics(world: World, cluster: Cluster, **given: Any) -> Pipeline:
@@ -167,3 +187,101 @@ async def test_a_topic_is_added_and_none_is_left_out(world: World, cluster: Clus
         worker = one.start(role, documents_topic=None, **tables) if "documents" in tables else one.start(role)
         with pytest.raises(StoreError, match=said):
             await asyncio.wait_for(worker.ended, 300)
+
+
+@pytest.mark.long
+@simulated(most=4)
+async def test_reindex_reads_all_topics(world: World, cluster: Cluster) -> None:
+    """Meanwhile documents arrive, and a partition."""
+    old = await with_topics(world, cluster)
+    workers = [old.start()]
+    await old.feed(history(N, 3, 2, world.seed), 20)
+    await old.finish(workers, 300)
+    changes = {"threshold": 0.7, "shards": 2, "decision_lag": 1000}
+    again = Pipeline(
+        world, cluster, **{**GIVEN, "partitions": 2, "documents": BOTH, "topic_prefix": "again", **changes}
+    )
+    new = reindex.target(reindex.changed(old.settings, "", **changes), "again")
+    assert new.answers == again.settings.answers and new.by_topic.keys() == again.settings.by_topic.keys()
+    goal = await reindex.prepare(new)
+    assert goal.begins == dict.fromkeys((0, 1, 2, WIRE, WIRE + 1), 0) and goal.total == N
+    workers.append(again.start())
+    cluster.grow("wire", 3)
+    more = world.process("producer").start(old.feed(history(N // 2, 3, 3, world.seed + 1, N), 20))
+    seen = list[int]()
+    assert await asyncio.wait_for(reindex.follow(new, goal, asyncio.Event(), seen.append), 300)
+    assert seen[-1] == N
+    await more
+    for pipeline, worker in zip((old, again), workers, strict=True):
+        await pipeline.finish([worker], 300)
+        await pipeline.stop(worker)
+        check_as_one(pipeline)
+
+
+ROW: dict[str, Any] = {
+    "type": "record", "name": "Row",
+    "fields": [{"name": "id", "type": ["string", "long"]}, {"name": "text", "type": ["null", "string"]}],
+}  # fmt: skip
+CHANGE = {
+    "type": "record", "name": "Change",
+    "fields": [
+        {"name": "op", "type": "string"}, {"name": "before", "type": ["null", ROW]},
+        {"name": "after", "type": ["null", "Row"]},
+    ],
+}  # fmt: skip
+EVENT = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/pages"), ("ce_type", b"page")]
+
+
+def changed(document: dict[str, Any]) -> bytes:
+    """A document as Debezium's event in Avro."""
+    row = {"id": document["id"], "text": document.get("text")}
+    deleted = document.get("deleted")
+    event = {"op": "d", "before": row, "after": None} if deleted else {"op": "c", "before": None, "after": row}
+    stream = BytesIO()
+    schemaless_writer(stream, parse_schema(CHANGE), event)
+    return encoded(7, stream.getvalue())
+
+
+@pytest.mark.long
+@simulated(most=4)
+async def test_topics_with_a_registry_and_with_events_are_beside_a_plain_one(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answers of the registry fail."""
+    refusals = [Absent("the registry is absent")] * 2
+
+    def schema(_: object, id: int) -> dict[str, Any]:
+        if refusals:
+            raise refusals.pop()
+        return {7: {"schema": json.dumps(CHANGE)}}[id]
+
+    monkeypatch.setattr(Client, "schema", schema)
+    tables = {
+        "news": {"deleted_field": "deleted"}, "wire": {**BOTH["wire"]},
+        "rows": {"document_format": "registry", "envelope": "debezium"},
+        "pages": {"envelope": "cloudevents", "deleted_field": "deleted"},
+    }  # fmt: skip
+    documents, values = list[Record](), dict[int, bytes]()
+    for record in history(N, 2, 2, world.seed):
+        number, document = world.chance.choice((0, 2, 3)) << TOPIC_BITS, None
+        if record.partition < WIRE and record.value:
+            with suppress(ValueError):
+                document = json.loads(record.value)
+        if number and isinstance(document, dict) and isinstance(document.get("text", ""), str):
+            assert record.timestamp is not None and record.value is not None
+            values[record.timestamp] = record.value
+            value = changed(document) if number >> TOPIC_BITS == 2 else record.value
+            headers = EVENT if number >> TOPIC_BITS == 3 else ()
+            record = replace(record, partition=number + record.partition, value=value, headers=tuple(headers))
+        documents.append(record)
+    pipeline = Pipeline(
+        world, cluster, **{**GIVEN, "key_is_id": None, "deleted_field": None}, partitions=2, registry_url="http://registry",
+        documents={topic: {"id_prefix": "", **table} for topic, table in tables.items()},
+    )  # fmt: skip
+    await pipeline.create_topics()
+    workers = [pipeline.start(), pipeline.start()]
+    await pipeline.feed(documents, 20)
+    await pipeline.finish(workers, 300)
+    await pipeline.stop(*workers)
+    check_as_one(pipeline, values)
+    assert not refusals and {record.partition >> TOPIC_BITS for record in pipeline.records("documents")} == {0, 1, 2, 3}

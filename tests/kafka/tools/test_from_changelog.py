@@ -181,8 +181,8 @@ async def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) 
     await create(old)
     with pytest.raises(UsageError, match="verify = exact"):
         await refused(settings_for(broker, prefix, tmp_path, verify="signature"))
-    with pytest.raises(UsageError, match="does not support indexes with keep = 'best'"):
-        await refused(settings_for(broker, prefix, tmp_path, keep="best", rank_field="rank"))
+    with pytest.raises(UsageError, match="does not support indexes with a window"):
+        await refused(settings_for(broker, prefix, tmp_path, window="1d", time_field="ts"))
     with pytest.raises(StoreError, match="is empty: there is nothing to rebuild"):
         await refused()
     await send(old, topics.changelog, [b"a", b"b"])

@@ -12,14 +12,13 @@ import numpy as np
 import orjson
 import pytest
 from support.kafka import match_play
-from support.kafka.replica_play import change_of, oracle, reply_of, stream, undisturbed, verdicts
+from support.kafka.replica_play import change_of, fields_of, oracle, reply_of, stream, undisturbed, verdicts
 from support.kafka.stages import KEY
 from support.long_form import rotating
 from support.poison import WORDS, poison
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
-from stream_lsh.documents.fields import Fields
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
@@ -34,6 +33,8 @@ from stream_lsh.wire.source import Source, numbers
 
 SIZE = 40
 DIMENSIONS = 32
+BEST = {"keep": "best", "rank_field": "rank"}
+PER_SOURCE = {"keep_per": "source", "source_field": "outlet"}
 
 
 def feed(n: int) -> list[Document]:
@@ -45,7 +46,11 @@ def feed(n: int) -> list[Document]:
         found[i] = Document(found[i - 5].id, f"{found[i].text} changed")
     for i in range(30, n, 23):
         found[i] = Document(found[i].id, "<br>")
-    return [replace(document, within={"lang": int(document.id) % 3 or None}) for document in found]
+    numbered = [(document, int(document.id)) for document in found]
+    return [
+        replace(document, within={"lang": n % 3 or None}, rank=n * 7 % 11, source=f"s{n % 5 > 0:d}")
+        for document, n in numbered
+    ]
 
 
 def changing(given: list[Document]) -> list[Document]:
@@ -84,24 +89,28 @@ def judged(said: bytes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("compare_with", "before", "after", "within", "updates", "vectors"),
+    ("compare_with", "before", "after", "within", "updates", "vectors", "keep"),
     [
-        ("all", 2, 1, ["lang"], False, False), ("kept", 1, 1, ["lang"], True, True),
+        ("all", 2, 1, ["lang"], False, False, {}), ("kept", 1, 1, ["lang"], True, True, {}),
+        ("kept", 1, 1, ["lang"], True, False, BEST | PER_SOURCE),
         *rotating([
-            ("kept", 1, 1, [], True, False), ("all", 2, 3, [], False, False), ("all", 1, 2, [], False, False),
-            ("kept", 1, 1, [], False, False),
-            ("kept", 1, 1, ["lang"], False, False), ("kept", 1, 1, ["lang"], True, False),
-            ("all", 2, 3, [], True, False), ("all", 2, 3, ["lang"], False, True),
-        ], 3),
+            ("kept", 1, 1, [], True, False, {}), ("all", 2, 3, [], False, False, {}),
+            ("all", 1, 2, [], False, False, {}), ("kept", 1, 1, [], False, False, {}),
+            ("kept", 1, 1, ["lang"], False, False, {}), ("kept", 1, 1, ["lang"], True, False, {}),
+            ("all", 2, 3, [], True, False, {}), ("all", 2, 3, ["lang"], False, True, {}),
+            ("kept", 1, 1, [], False, False, BEST), ("kept", 1, 1, [], False, False, PER_SOURCE),
+            ("kept", 1, 1, ["lang"], False, False, {"keep": "longest"}),
+        ], 4),
     ],
 )  # fmt: skip
 def test_it_answers_as_the_embedded_index(
-    tmp_path: Path, compare_with: str, before: int, after: int, within: list[str], updates: bool, vectors: bool
-) -> None:
+    tmp_path: Path, compare_with: str, before: int, after: int, within: list[str], updates: bool, vectors: bool,
+    keep: dict[str, Any],
+) -> None:  # fmt: skip
     given = feed(600)
     common: dict[str, Any] = {
         "compare_with": compare_with, "segment_documents": 150, "threshold": 0.6, "max_matches": 0,
-        "normalize": "lower,space,markup", "match_within": within,
+        "normalize": "lower,space,markup", "match_within": within, **keep,
     }  # fmt: skip
     if updates:
         given = changing(given)
@@ -118,9 +127,12 @@ def test_it_answers_as_the_embedded_index(
             reasons |= {int(seqs[i]): refusal.reason for i, refusal in source.rejected.items()}
             log.append(Frame.of(signer, new, found, segments.of(source), source))
     for at in range(0, len(more), SIZE):
-        part = columns(more[at : at + SIZE], Fields(match_within=within, item=new.item))
+        part = columns(more[at : at + SIZE], fields_of(new))
         n, first = len(part), len(old) + at
-        source = Source(np.zeros(n, np.int32), np.arange(first, first + n), part.ids, part.times, 1, part.rejected)
+        source = Source(
+            np.zeros(n, np.int32), np.arange(first, first + n), part.ids, part.times, 1, part.rejected,
+            sources=part.sources,
+        )  # fmt: skip
         log.append(Frame.of(signer, new, part, np.array([[0, first, first + n, CONTINUES]]), source))
 
     data = sequenced(new, log)

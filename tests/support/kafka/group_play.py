@@ -12,6 +12,7 @@ from stream_lsh.embedded.groups import Groups
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.verdicts import Judgement
 from stream_lsh.kafka.judge.records import Records
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 from support.kafka.judge_play import Answered, answered, decoded
@@ -70,7 +71,7 @@ class Teller:
 def memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[list[bytes], list[Answered]]:
     """What a judge writes of some frames, and these."""
     frames = answered(settings, folder, number)
-    records = Records()
+    records = Records(Topics.of(settings))
     for frame in frames:
         records.add(decoded(frame, settings), settings)
     return records.memberships, frames

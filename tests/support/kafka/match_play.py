@@ -12,7 +12,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
-from stream_lsh.documents.fields import Fields
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
@@ -21,7 +20,7 @@ from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source
-from support.kafka.replica_play import reply_of, undisturbed
+from support.kafka.replica_play import fields_of, reply_of, undisturbed
 from support.kafka.stages import KEY, until_committed
 
 LIMIT = 300.0  # seconds that anything may take: the machine may be slow, or busy with other things
@@ -34,10 +33,10 @@ def frames(
     signer = signer_of(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):
-        part = columns(list(given[at : at + size]), Fields(match_within=settings.match_within, item=settings.item))
+        part = columns(list(given[at : at + size]), fields_of(settings))
         n = len(part.ids)
         places = np.full(n, partition, np.int32), np.arange(at, at + n)
-        source = Source(*places, part.ids, part.times, 1000, part.rejected)
+        source = Source(*places, part.ids, part.times, 1000, part.rejected, sources=part.sources)
         frame = Frame.of(signer, settings, part, np.array([[partition, at, at + n, 0]], np.int64), source)
         place = number, number - 1, number * size, KEY
         log = None if settings.window is None else 10**12 + 6000 * np.arange(at, at + n)
