@@ -122,7 +122,7 @@ class KafkaSettings(Settings):
     erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
         description="hours until deleted and replaced versions are erased from shards and changelogs "
-        "(default: never)",
+        "(default: by min_cleanable_bytes only)",
     )  # fmt: skip
     min_cleanable_bytes: int = Field(
         default=64 * 2**20, ge=0, le=2**62,
