@@ -76,8 +76,8 @@ KAFKA_GROUPED = (
     (
         "Workers",
         (
-            "data_folder", "instance", "standbys", "session_timeout_ms", "transaction_timeout_ms",
-            "give_up_seconds", "http_port", "http_host",
+            "data_folder", "instance", "standbys", "min_cleanable_bytes", "session_timeout_ms",
+            "transaction_timeout_ms", "give_up_seconds", "http_port", "http_host",
         ),
     ),
     ("Accepted losses", ACCEPTED),

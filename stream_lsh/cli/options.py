@@ -80,7 +80,8 @@ KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in nam
 PROPERTIES = (
     "security_protocol", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "sasl_mechanism",
     "sasl_username", "sasl_kerberos_service_name", "sasl_oauth_token_file", "linger_ms", "frame_documents",
-    "frame_bytes", "record_bytes", "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds", "trace_headers",
+    "frame_bytes", "record_bytes", "min_cleanable_bytes", "session_timeout_ms", "transaction_timeout_ms",
+    "give_up_seconds", "trace_headers",
     "http_host", "cloudevents_source", "cloudevents_schemas", "registry_url", "registry_username", "registry_cafile",
 )  # fmt: skip
 """Settings of connections and of delivery, which are given as `-X KEY=VALUE` instead of by options of their own."""

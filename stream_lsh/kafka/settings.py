@@ -94,7 +94,12 @@ class KafkaSettings(TopicSettings):
     erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
         description="hours until deleted and replaced versions are erased from shards and changelogs "
-        "(default: never)",
+        "(default: by min_cleanable_bytes only)",
+    )  # fmt: skip
+    min_cleanable_bytes: int = Field(
+        default=64 * 2**20, ge=0, le=2**62,
+        description="with updates and one shard: bytes from which on the changelog of match is cleaned when much of it "
+        "is of deleted and replaced versions, which are erased then (0: never)",
     )  # fmt: skip
     registry_url: str | None = Field(
         default=None, description="address of the Schema Registry, for document_format = registry"
@@ -267,6 +272,12 @@ class KafkaSettings(TopicSettings):
                     f"{name} = {str(getattr(self, name))!r} is for groups: set groups = true too, or leave it out"
                 )
         return self
+
+    @property
+    def cleans(self) -> bool:
+        """Whether the size of the changelog lets its owner clean it."""
+        erasable = self.updates and self.compare_with == "kept" and self.shards == 1
+        return erasable and self.min_cleanable_bytes > 0
 
     @property
     def plain_documents(self) -> bool:

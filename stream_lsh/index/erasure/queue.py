@@ -122,11 +122,12 @@ def behind_window(store: Store, first: int) -> list[str]:
 def queue_entries(store: Store) -> Iterator[QueueEntry]:
     """The same with their versions."""
     for name, value in store.items(QUEUE_NAMES):
-        yield _entry(place_of(name), value)
+        yield entry_of(name, value)
 
 
-def _entry(place: Place, value: Sequence[Any]) -> QueueEntry:
-    return QueueEntry(place, value[0], np.array(value[1:], np.int64).reshape(6, -1))
+def entry_of(name: str, value: Sequence[Any]) -> QueueEntry:
+    """The entry with this name and fact."""
+    return QueueEntry(place_of(name), value[0], np.array(value[1:], np.int64).reshape(6, -1))
 
 
 def latest_deletion(store: Store, default: float) -> float:
@@ -151,7 +152,7 @@ def next_pass(store: Store, start: str, now: float, before: int | None = None, l
         if last is not None and place.name > last:
             break
         if before is None or place.there < before:  # the values of the others are not read
-            entries.append(_entry(place, store.named(place.name)))
+            entries.append(entry_of(place.name, store.named(place.name)))
             size += entries[-1].versions.shape[1]
     if not entries:
         return None

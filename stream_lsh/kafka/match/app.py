@@ -370,6 +370,8 @@ class MatchApp(Host):
             return False
         if done:
             self._shortened.update({place.partition: first for place, first in firsts.items()})
+            for shard, flow in self._flows.items():
+                flow.held.deleted = self._shortened.get(shard, 0)
         return done
 
     @Service.task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_lsh.index.rows.layout import ERASED, FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape, blank, unpacked
@@ -22,15 +24,18 @@ Line = Mapping[str, Any]
 
 
 def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], shape: Shape) -> dict[bytes, bytes]:
-    """The values that a snapshot record changes in a shard that has its rows: what was erased is removed from them."""
-    shard, values = base.shard, dict[bytes, bytes]()
+    """The values that a snapshot record changes in a shard that has its rows: what was erased is removed from them.
+
+    A list of erased rows may go beyond the rows of its record. These are made blank, too, because the checksums of a
+    flush count erased rows as blank.
+    """
+    shard, values, blanks = base.shard, dict[bytes, bytes](), defaultdict[int, list[NDArray[np.int64]]](list)
     for key, value in base.values.items():
         if key[:1] in (IDS, TEXTS, ERASED_ROWS):
             values[key] = value
         elif key[:1] == ROWS:
             _, _, number, first = parts_of(key)
-            rows = first + np.flatnonzero(unpacked(value)[:, FLAGS] & np.uint64(ERASED))
-            values |= blanked(store, shard, number, rows, shape.signature_at)
+            blanks[number].append(first + np.flatnonzero(unpacked(value)[:, FLAGS] & np.uint64(ERASED)))
     values = {key: value for key, value in values.items() if store.value(key) != value}
     for line in segments:
         number = line["number"]
@@ -43,6 +48,9 @@ def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], 
                 if len(new := new[new < file.flushed]):
                     before = np.concatenate([file.read(place, place + 1) for place in new.tolist()])
                     values |= file.checksums(store, shard, number, new, before)
+        if rows := [*blanks[number], *erased]:
+            found = blanked(store, shard, number, np.unique(np.concatenate(rows)), shape.signature_at)
+            values |= {key: value for key, value in found.items() if store.value(key) != value}
     return values
 
 

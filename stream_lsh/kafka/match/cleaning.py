@@ -1,26 +1,39 @@
-"""Cleaning: the owner of a shard erases what is due, then writes a snapshot into the changelog. The changes before the
-snapshot can then be deleted."""
+"""Cleaning: the owner of a shard erases versions, then writes a snapshot into the changelog. The changes before the
+snapshot can then be deleted. A cleaning begins when versions are due, or when the changelog is much larger than the
+snapshot would be."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from typing import Any
 
 from stream_lsh.index.erasure.eraser import Erasing
-from stream_lsh.index.erasure.queue import ERASED_VERSIONS, behind_window, places
+from stream_lsh.index.erasure.queue import (
+    ERASED_VERSIONS,
+    REPRESENTATIVE_ROW,
+    QueueEntry,
+    behind_window,
+    entry_of,
+    places,
+    queue_entries,
+)
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import marked_between
+from stream_lsh.index.rows.layout import FLAGS
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
+from stream_lsh.kafka.match.volume import BEGIN_SHARE, PACE, Volume, weights
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark
 
 RECORD_ROWS, RECORD_BYTES = 512, 256 << 10  # limits of a snapshot record; the texts of one frame may exceed them
 LOOK_SECONDS = 1.0  # between two checks for what is due
 _ALWAYS = float("inf")
+_ROWS = 1024  # whose weights are added up
 
 
 class Cleaning:
@@ -28,13 +41,17 @@ class Cleaning:
 
     Args:
         key: of the index.
-        every: seconds between the starts of two cycles.
+        every: seconds between the starts of two cycles in which versions are due. None: no time counts.
+        limit: bytes of the changelog below which its size does not count. None: it never does.
+        volume: of the changelog.
         forgetting: the window of the shard; None: no window.
+        unfinished: a snapshot to be continued, see `Copy.unfinished`.
     """
 
     def __init__(
-        self, store: Store, shard: Shard, key: bytes, answers: KeptAnswers, erasing: Erasing, cycle: Cycle, every: int,
-        forgetting: Forgetting | None,
+        self, store: Store, shard: Shard, key: bytes, answers: KeptAnswers, erasing: Erasing, cycle: Cycle,
+        every: int | None, limit: int | None, volume: Volume, forgetting: Forgetting | None,
+        unfinished: tuple[Mark, int] | None,
     ) -> None:  # fmt: skip
         self._store = store
         self._forgetting = forgetting
@@ -44,47 +61,104 @@ class Cleaning:
         self._erasing = erasing
         self._cycle = cycle
         self._every = every
+        self._limit = limit
+        self._volume = volume
+        self._waiting = Counter[int]()  # weights of the versions in the queue, by the number of rows at their deletion
+        self._debt = 0
         self._answered = -1
         self._looked = -_ALWAYS
         self._at = 0  # start of the current cycle
-        self._before: int | None = None  # versions that were deleted below this row count are being erased
+        self._unfinished = unfinished
+        # Versions that were deleted below this row count are being erased.
+        self._before = None if unfinished is None else unfinished[0].before
         self._records: Iterator[Base] | None = None
+        self._weigh_all()
 
     @property
     def erasing(self) -> Erasing:
         return self._erasing
 
-    def step(self, now: float, frame: int) -> Base | None:
+    @property
+    def owes(self) -> bool:
+        """Whether the snapshot in progress is slower than `PACE`: then no frame shall be matched before the next step.
+        Otherwise a busy feed would write any number of changes meanwhile."""
+        return self._records is not None and self._debt > 0
+
+    def pay(self, size: int) -> None:
+        """A snapshot record has this size."""
+        self._debt -= size
+
+    def added(self, waits: Mapping[str, Any], size: int) -> None:
+        """A change of this size was stored, with these facts for the queue."""
+        self._erasing.added(waits)
+        self._debt += PACE * size
+        if self._limit is not None:
+            for name, fact in waits.items():
+                self._weigh(entry_of(name, fact))
+
+    def _weigh_all(self) -> None:
+        self._waiting.clear()
+        for entry in queue_entries(self._store) if self._limit is not None else ():
+            self._weigh(entry)
+
+    def _weigh(self, entry: QueueEntry) -> None:
+        rows, begins = entry.versions[:2]
+        rows = rows[(begins != REPRESENTATIVE_ROW) & (rows >= self._shard.first)]
+        self._waiting[entry.place.there // _ROWS] += int(weights(self._shard.stored.at(rows)[:, FLAGS]).sum())
+
+    def _weighed(self, first: int) -> int:
+        """The weight of the versions that were deleted when the shard had more than `first` rows."""
+        for there in [there for there in self._waiting if there < first // _ROWS]:
+            del self._waiting[there]
+        return self._waiting.total()
+
+    def step(self, now: float, frame: int, deletes: bool) -> Base | None:
         """Do one step. Returns the next snapshot record to be sent, after the changes up to that of `frame`, the last
         one.
 
         Args:
             now: by the append times of frames, seconds since 1970. It may go back.
+            deletes: whether Kafka has deleted what is not needed any more. If not, another snapshot would not make the
+                changelog smaller.
         """
         if self._records is not None:
-            return next(self._records, None)  # after the last one it waits for the acknowledgement: `ended`
+            found = next(self._records, None)  # after the last one it waits for the acknowledgement: `ended`
+            if found is None:
+                self._debt = 0
+            return found
         if self._before is None:
             if abs(now - self._looked) < LOOK_SECONDS:
                 return None
             self._looked = now
-            self._before = self._due(now)
+            self._before = self._due(now, deletes and self._large)
             if self._before is None:
                 return None
             self._store.write({}, self._answers.forget(self._answered))
         if not self._erasing.step(_ALWAYS, self._before):
             return None
-        self._at = int(now)
-        self._records = self._cleaned(frame, self._before)
+        self._at, self._debt = int(now), 0
+        unfinished, self._unfinished = self._unfinished, None
+        self._records = self._cleaned(frame, self._before) if unfinished is None else self._rest(*unfinished)
         return next(self._records)
 
-    def _due(self, now: float) -> int | None:
+    @property
+    def _large(self) -> bool:
+        """Whether the changelog is much larger than a snapshot would be."""
+        size, shard = self._volume.size, self._shard
+        if self._limit is None or size < self._limit:
+            return False
+        waiting, rows = self._weighed(shard.first), shard.count - shard.first
+        return size >= BEGIN_SHARE * self._volume.lives(waiting, rows, shard.rows.recent[0].nbytes)
+
+    def _due(self, now: float, large: bool) -> int | None:
         """The row count below which all deletions are due and in no answer that may be asked for again. None: there are
-        none, or it is too early.
+        none, or it is too early. large: all that were made are due.
 
         Once a frame's records are acknowledged, its answer is in the topics for good.
         """
         last = self._cycle.last_frame
-        if last is None or abs(now - self._cycle.at) < self._every:
+        every = self._every
+        if last is None or not (large or (every is not None and abs(now - self._cycle.at) >= every)):
             return None
         self._answered = last
         count = self._shard.count
@@ -92,7 +166,7 @@ class Cleaning:
             self._erasing.forget(left)
         before, oldest = self._answers.first_row(count, behind=last), count
         for place in places(self._store):
-            if place.waits(now, self._every):
+            if not large and every is not None and place.waits(now, every):
                 if oldest == count:  # what is due first waits
                     return None
                 before = min(before, place.there)
@@ -100,8 +174,7 @@ class Cleaning:
         return before if oldest < before else None
 
     def _cleaned(self, frame: int, before: int) -> Iterator[Base]:
-        """The records of a snapshot. Rows added meanwhile are in changes after its first record. A segment that leaves
-        the window meanwhile needs no values: a reader has the change with which it left."""
+        """The records of a snapshot. Rows added meanwhile are in changes after its first record."""
         shard, last = self._shard, self._shard.count
         first = shard.segments[0].first
         segments = [place for place in shard.segments.places if place[1] < last]
@@ -109,7 +182,8 @@ class Cleaning:
         if self._forgetting is not None:
             facts["window"] = self._forgetting.facts
         counts, _ = folded(self._store, shard.number, trimmed=shard.counted.trimmed)  # now: later frames add to it
-        yield self._base(Mark(BEGINS, frame, first, last, before), facts=facts)
+        mark = Mark(BEGINS, frame, first, last, before)
+        yield self._base(mark, facts=facts)
         if counts:
             yield self._base(Mark(HAS_ROWS, frame, first, first, before), counts)
             del counts
@@ -124,27 +198,34 @@ class Cleaning:
                     values, size = {}, 0
         if values:
             yield self._base(Mark(HAS_ROWS, frame, first, first, before), values)
-        for (number, at), later in zip_longest(segments, segments[1:]):
-            end = later[1] if later is not None else last
-            while at < end:
-                segment = next((known for known in shard.segments if known.number == number), None)
-                record = self._rows(segment, at, end, frame, before)
-                yield record
-                at = record.mark.last
+        yield from self._rest(mark, first)
+
+    def _rest(self, mark: Mark, at: int) -> Iterator[Base]:
+        """The records of a snapshot from a row on, given its first record. A segment that leaves the window meanwhile
+        needs no values: a reader has the change with which it left."""
+        shard, mark = self._shard, mark._replace(part=HAS_ROWS)
+        while at < mark.last:
+            first = shard.first
+            if at < first:
+                record = self._base(mark._replace(first=at, last=min(first, mark.last)))
+            else:
+                segment = shard.segments.of(at)
+                later = (place for _, place in shard.segments.places if at < place < mark.last)
+                record = self._rows(segment, mark._replace(first=at, last=next(later, mark.last)))
+            yield record
+            at = record.mark.last
         erased = (self._store.named(ERASED_VERSIONS) or 0) + self._erasing.erased
-        yield self._base(Mark(ENDS, frame, first, last, before), facts={"erased": erased, "at": self._at})
+        yield self._base(mark._replace(part=ENDS), facts={"erased": erased, "at": self._at})
 
     def _base(
         self, mark: Mark, values: Mapping[bytes, bytes] | None = None, facts: Mapping[str, object] | None = None
     ) -> Base:
         return Base(self._shard.number, self._key, mark, values or {}, facts=facts or {})
 
-    def _rows(self, segment: Segment | None, first: int, end: int, frame: int, before: int) -> Base:
-        """The next rows of a segment, with everything stored for them. None: it has left the window."""
-        if segment is None:
-            return self._base(Mark(HAS_ROWS, frame, first, end, before))
-        shard, number = self._shard, self._shard.number
-        last, size = min(end, first + RECORD_ROWS), 0
+    def _rows(self, segment: Segment, mark: Mark) -> Base:
+        """The first of these rows of a segment, with everything stored for them."""
+        shard, number, first = self._shard, self._shard.number, mark.first
+        last, size = min(mark.last, first + RECORD_ROWS), 0
         base = int(shard.rows.base)
         if first < base < last:  # a value has either flushed rows or others
             last = base
@@ -162,11 +243,12 @@ class Cleaning:
                     break
                 values[rows_key(kind, number, segment.number, row)] = value
         deleted_rows = marked_between(self._store, number, segment.number, first, last)
-        return Base(number, self._key, Mark(HAS_ROWS, frame, first, last, before), values, deleted_rows)
+        return Base(number, self._key, mark._replace(last=last), values, deleted_rows)
 
     def ended(self) -> None:
         """The snapshot counts: everything due is erased."""
         assert self._before is not None
         self._erasing.forget([place.name for place in places(self._store) if place.there < self._before])
+        self._weigh_all()
         self._cycle.at = self._at
         self._before = self._records = None

@@ -6,7 +6,8 @@ A change is applied only if its predecessor is the last frame applied (the chain
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from stream_lsh.kafka.match.based import erased_by, overwrite, purge
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
+from stream_lsh.kafka.match.volume import Amount, Volume, amount_of
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, record_of
 from stream_lsh.wire.changes import Change
@@ -58,13 +60,17 @@ class Copy:
     Args:
         folder: created if missing.
         foreign: gets the offset of each skipped changelog record that no version of this program writes.
-        erase_after: seconds after which deleted and replaced versions are erased. None: never.
+        erase_after: seconds after which deleted and replaced versions are erased. None: no time counts.
+        limit: bytes that the changelog may always have, see `Cleaning`. None: its size does not count. With neither of
+            the two nothing is erased.
 
     Attributes:
         last: offset in signatures of the last frame applied, -1 if there is none.
         forgetting: the window's state; None: no window.
         changelog_offset: offset up to which the store has the changelog without a gap, or None.
         cycle: state of the snapshots in the changelog up to there.
+        began: the first record of the latest snapshot, if it is known.
+        volume: how large it is up to there, if there is a `limit`.
         now: the latest time that was seen to pass here, by the append times of frames, in seconds since 1970.
         torn: whether the store may lag behind the state in memory. Nothing more may be applied then.
 
@@ -76,7 +82,7 @@ class Copy:
 
     def __init__(
         self, settings: Settings, shard: int, folder: Path, *, erase_after: int | None = None,
-        foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
+        limit: int | None = None, foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self._foreign = foreign
@@ -84,10 +90,11 @@ class Copy:
         self.folder = folder
         with plainly(folder):
             make_folder(folder)
-        self._erase_after = erase_after
+        self._erase_after, self._limit = erase_after, limit
+        self._erases = erase_after is not None or limit is not None
         limit_cache(settings.cache_bytes)
         # Not synced: what is lost in a power failure is read again from the changelog.
-        self.store = Store(folder / "db", sync=False, joint=erase_after is None)
+        self.store = Store(folder / "db", sync=False, joint=not self._erases)
         try:
             facts = self._open_format()
             self._answers = KeptAnswers(settings, self.store, shard, int(facts["rows"]))
@@ -109,6 +116,11 @@ class Copy:
             self.cycle = Cycle.of(known)
         else:  # nothing was read, or only by a version without snapshots
             self.cycle = Cycle(facts.get("placed", -1 if self.last < 0 else None))
+        began = facts.get("began")
+        self.began = None if began is None else Mark(*began)
+        self.volume = Volume(facts.get("bytes"))
+        self._unplaced: deque[tuple[int | Mark, Amount]] = deque()  # what was made here and is not confirmed
+        self._unread = 0  # bytes of parts of the next record
         self.now: float = facts.get("now", 0.0)
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
@@ -139,7 +151,7 @@ class Copy:
                 "workers of a topic_prefix, or another data_folder"
             )
         self._made = {name: facts[name] for name in ("format", "settings", "shard", "created")}
-        if self._erase_after is not None:
+        if self._erases:
             self._made["format"] = CLEANED
         return dict(facts)
 
@@ -179,6 +191,7 @@ class Copy:
             if self.changelog_offset is not None and end <= self.changelog_offset:
                 continue
             applied.size += len(record)
+            self._unread += len(record)
             try:
                 found = self._parts.read(end, record, record_of)
             except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
@@ -220,7 +233,7 @@ class Copy:
         if (-1 if placed is None else placed) < change.offset <= self.last and not self._answers.agrees(change):
             raise Rebuild(
                 f"the changelog has another worker's change of the frame at {change.offset}",
-                whole=self.settings.window is not None or self._erase_after is not None,
+                whole=self.settings.window is not None or self._erases,
             )
         self.cycle.change(change.offset, change.predecessor, first=begins or offset == start > 0)
         if change.offset > self.last and (change.predecessor == self.last or begins):
@@ -242,6 +255,41 @@ class Copy:
                 self.forgetting.ignored(change, first=offset == start)
         elif self.forgetting is not None:
             self.forgetting.placed(change.offset, offset)
+        new = self.cycle.last_frame == change.offset != placed
+        self._count_change(self._amount(change.values if new else {}, self._unread))
+        self._unread = 0
+
+    def _made_here(self, what: int | Mark, values: Mapping[bytes, bytes], record: bytes) -> bytes:
+        """Note what a record has that is to be sent, and return it."""
+        if self._limit is not None:
+            self._unplaced.append((what, self._amount(values, len(record))))
+        return record
+
+    def _amount(self, values: Mapping[bytes, bytes], size: int) -> Amount:
+        return amount_of(values if self._limit is not None else {}, size)
+
+    def _count_base(self, offset: int, mark: Mark, amount: Amount) -> bool:
+        """The next record is a snapshot record. Returns whether it completes a snapshot that counts."""
+        if mark.part == BEGINS:
+            self.began = mark
+        counts = self.cycle.base(offset, mark)
+        self.volume.snapshot(mark.part, amount, counts=counts)
+        return counts
+
+    @property
+    def unfinished(self) -> tuple[Mark, int] | None:
+        """A snapshot that was begun, and can be continued from a row on: its first record, and the row."""
+        begun, began = self.cycle.begun, self.began
+        if begun is None or began is None or self.cycle.taking is not None:
+            return None
+        if (begun.frame, begun.last) != (began.frame, began.last) or begun.next == began.first:
+            return None  # what comes before the rows may be missing
+        return began, begun.next
+
+    def _count_change(self, amount: Amount) -> None:
+        self.volume.change(amount)
+        if self.forgetting is not None:
+            self.volume.follow(span.number for span in self.forgetting.window.spans)
 
     def _write_applied(self, applied: Applied) -> None:
         manifest = applied.write(self.store, self.number, self.count, self._facts())
@@ -286,7 +334,8 @@ class Copy:
             values |= erased_by(base, self.store, self.folder, lines, shape)
             if self._anew is not None:
                 self._anew += values
-        counts = self.cycle.base(offset, mark)
+        counts = self._count_base(offset, mark, self._amount(base.values, self._unread))
+        self._unread = 0
         if mark.part == ENDS:
             if self.cycle.taking is None:
                 rare, passed = folded(self.store, self.number, trimmed=self._base > 0)
@@ -371,9 +420,13 @@ class Copy:
             return False
         if changelog_offset > reached:
             self.cycle.interrupt()
+        amount = self._placed(what)
         if isinstance(what, Mark):
-            counts = changelog_offset == reached and self.cycle.base(changelog_offset, what)
+            counts = changelog_offset == reached and self._count_base(changelog_offset, what, amount)
         else:
+            if self.cycle.last_frame is not None and what <= self.cycle.last_frame:  # it is there already
+                amount[1:] = 0
+            self._count_change(amount)
             self.cycle.last_frame = what
             if self.forgetting is not None:
                 self.forgetting.placed(what, changelog_offset)
@@ -381,6 +434,14 @@ class Copy:
         if isinstance(what, Mark) and what.part == ENDS and not counts:
             raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
         return counts
+
+    def _placed(self, what: int | Mark) -> Amount:
+        """The amount of a record that was made here. Those before it, if any, were read."""
+        while self._unplaced:
+            made, amount = self._unplaced.popleft()
+            if made == what:
+                return amount
+        return self._amount({}, 0)
 
     def agrees(self, records: Iterable[tuple[int, bytes]], *, whole: bool = True) -> bool:
         """Whether records that another worker has written before our next change do not matter: they are changes of
@@ -416,7 +477,9 @@ class Copy:
         if self.forgetting is not None:
             facts["window"] = self.forgetting.facts
         if self._made["format"] == CLEANED:
-            facts["cleaning"], facts["now"] = self.cycle, self.now
+            facts["cleaning"], facts["now"], facts["began"] = self.cycle, self.now, self.began and [*self.began]
+        if self._limit is not None:
+            facts["bytes"] = self.volume.facts
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _release(self) -> None:

@@ -210,6 +210,8 @@ class Flow:
             while self._waiting and self._open:
                 await self._take()
                 await self._clean()
+                while self.held.owes and self._taking:
+                    await self._clean()
             while self._steps and not self._waiting and self._open:
                 self._steps -= 1
                 await self._clean()
@@ -249,7 +251,7 @@ class Flow:
             self._wake.set()
 
     async def _clean(self) -> None:
-        """Do one cleaning step. A new frame waits for at most one."""
+        """Do one cleaning step."""
         if not (self.held.erases and self._taking):
             return
         found = await self.held.clean()

@@ -67,6 +67,7 @@ class Held:
     Attributes:
         read: offset of the last changelog record that was taken, or None. It is applied soon, in order.
         start: first offset of the changelog.
+        deleted: the offset up to which this worker has deleted records of the changelog since then.
         phase: see `Phase`.
         erases: whether `clean` may have work.
         backlog: records that were taken but not applied yet.
@@ -82,8 +83,8 @@ class Held:
         self.shard = shard
         self.folder = settings.data_folder / f"shard-{shard}"
         self.read: int | None = None
-        self.start = 0
-        self.erases = settings.erase_hours is not None
+        self.start = self.deleted = 0
+        self.erases = settings.erase_hours is not None or settings.cleans
         self.confirmed: deque[Confirmed] = deque()
         self._found = False  # whether the folder had contents that did not come from the changelog just now
         self.phase = Phase.STANDBY
@@ -135,7 +136,8 @@ class Held:
     def _new(self) -> Replica:
         hours = self.settings.erase_hours
         after = None if hours is None else round(3600 * hours)
-        return Replica(self.settings, self.shard, self.folder, erase_after=after, foreign=self._foreign)
+        limit = self.settings.min_cleanable_bytes if self.settings.cleans else None
+        return Replica(self.settings, self.shard, self.folder, erase_after=after, limit=limit, foreign=self._foreign)
 
     @property
     def _shortened(self) -> bool:
@@ -380,7 +382,8 @@ class Held:
     def _clean(self) -> tuple[Mark, bytes] | None:
         replica = self._own()
         try:
-            return replica.clean(time.monotonic() - self._matched)
+            deletes = self.needed <= max(self.start, self.deleted)
+            return replica.clean(time.monotonic() - self._matched, deletes=deletes)
         except DamagedError as error:
             raise self._for_us(error) from error
 
@@ -426,6 +429,11 @@ class Held:
             log.info("shard %d begins empty with the frame at %d of signatures", self.shard, sequenced.offset)
             replica.last = sequenced.predecessor
         replica.changelog_offset = self.start - 1
+
+    @property
+    def owes(self) -> bool:
+        """Whether the next frame has to wait for further steps of `clean`."""
+        return self._replica is not None and self._replica.owes
 
     def look(self) -> None:
         """Check how long the next frame has been missing. No further frame may arrive to show it.

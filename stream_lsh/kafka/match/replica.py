@@ -85,9 +85,9 @@ class Replica(Copy):
 
     def __init__(
         self, settings: Settings, shard: int, folder: Path, *, erase_after: int | None = None,
-        foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
+        limit: int | None = None, foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
     ) -> None:  # fmt: skip
-        super().__init__(settings, shard, folder, erase_after=erase_after, foreign=foreign)
+        super().__init__(settings, shard, folder, erase_after=erase_after, limit=limit, foreign=foreign)
         self._attempts = Attempts(folder, self.store)
         self._in_files = Manifest(self.store, shard, self._base).in_files
         self._cleaning: Cleaning | None = None
@@ -135,14 +135,15 @@ class Replica(Copy):
             raise
         shard.results = Results.of(0, self._attempts.progress)
         self._places = ShardSourcePositions(shard, self.store)
-        if self._erase_after is not None:
+        if self._erases:
             erasing = Erasing(
-                self.folder, self.store, [shard], self._erase_after, self._deletes, self.settings.id_field,
+                self.folder, self.store, [shard], self._erase_after or 0, self._deletes, self.settings.id_field,
                 deletes_entries=False,
             )  # fmt: skip
             self._cleaning = Cleaning(
-                self.store, shard, key, self._answers, erasing, self.cycle, self._erase_after, self.forgetting
-            )
+                self.store, shard, key, self._answers, erasing, self.cycle, self._erase_after, self._limit,
+                self.volume, self.forgetting, self.unfinished,
+            )  # fmt: skip
             self._appended = max(self.now, latest_deletion(self.store, self._appended))
         return shard
 
@@ -153,11 +154,17 @@ class Replica(Copy):
             raise RuntimeError(f"shard {self.number} is not active")
         return self._shard
 
-    def clean(self, elapsed: float) -> tuple[Mark, bytes] | None:
+    @property
+    def owes(self) -> bool:
+        """Whether the snapshot in progress is slower than the changes: see `Cleaning.owes`."""
+        return self._cleaning is not None and self._cleaning.owes
+
+    def clean(self, elapsed: float, *, deletes: bool = True) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the next snapshot record to be sent, after all that was matched before.
 
         Args:
             elapsed: seconds since the last frame was matched or applied, or since the replica was opened.
+            deletes: whether Kafka has deleted what is not needed any more.
 
         Raises:
             OutputError, DamagedError: see `Erasing.step`.
@@ -168,12 +175,17 @@ class Replica(Copy):
         if abs(self.now - self._noted) >= NOTED_SECONDS:  # else no time would pass between frequent restarts
             self._noted = self.now
             self.store.write(self._facts())
-        base = self._cleaning.step(self.now, self.last)
-        return None if base is None else (base.mark, base.encode(self.settings))
+        base = self._cleaning.step(self.now, self.last, deletes)
+        if base is None:
+            return None
+        record = self._made_here(base.mark, base.values, base.encode(self.settings))
+        self._cleaning.pay(len(record))
+        return base.mark, record
 
     def deactivate(self) -> None:
         """Close the shard. The store stays open. A merge in progress is dropped, and done again later."""
         shard, workers, self._shard, self._workers = self._shard, self._workers, None, None
+        self._unplaced.clear()
         cleaning, self._cleaning = self._cleaning, None
         if shard is None or workers is None:
             return
@@ -279,8 +291,8 @@ class Replica(Copy):
             seen = forgetting.behind(segments, shard.segments.places, shard.count)
             expired = self._forgotten(shard, forgetting, sequenced.offset)
         waits: dict[str, Any] = {}
-        if self._erase_after is not None:
-            waits = left_by(shard, sequenced.appended // 1000, self._erase_after)
+        if self._erases:
+            waits = left_by(shard, sequenced.appended // 1000, self._erase_after or 0)
         local, passed = shard.take()
         local |= self._places.take()
         values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DELETED_MARKS)))
@@ -301,16 +313,15 @@ class Replica(Copy):
         self.torn = False
         shard.committed()
         self._leaving.add(expired)
+        record = self._made_here(change.offset, values, change.encode(self.settings))
         if self._cleaning is not None:
-            self._cleaning.erasing.added(waits)
+            self._cleaning.added(waits, len(record))
         if shard.full:
             shard.flush()
         elsewhere = _elsewhere(step.partitions(), matches.status, frame.source)
         mine = {i: why for i, why in matches.failed.items() if matches.status[i] == FAILED}
         failed = mine, {i: why for i, why in matches.failed.items() if i not in mine}
-        return Answer(
-            sequenced.offset, sequenced.predecessor, change.encode(self.settings), reply, len(batch), elsewhere, failed
-        )
+        return Answer(sequenced.offset, sequenced.predecessor, record, reply, len(batch), elsewhere, failed)
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Drop expired segments from the shard. They remain on disk until the next manifest."""
@@ -385,7 +396,8 @@ class Replica(Copy):
         change = self._answers.change(offset, self._key, self._flushed)
         if change is None:
             return Answer(offset, predecessor, None, None)
-        return Answer(offset, predecessor, change.encode(self.settings), change.reply)
+        record = self._made_here(offset, change.values, change.encode(self.settings))
+        return Answer(offset, predecessor, record, change.reply)
 
     def _flushed(self, first: int, last: int) -> bytes:
         shard = self.shard

@@ -5,7 +5,7 @@ import logging
 import random
 import shutil
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ import orjson
 import pytest
 from support.contents import contents, unpacked_from
 from support.kafka import match_play
+from support.kafka.cleaning_play import NOW, Changelog, Owner, copied, followed, seen_marks
 from support.kafka.replica_play import (
     UPDATES,
     WINDOW,
     answer,
-    change_of,
     changing,
     feed_of,
     folders_in,
@@ -39,7 +39,7 @@ from stream_lsh.index.erasure.queue import places
 from stream_lsh.index.kernel.document_frequency import Counted, DocumentFrequency
 from stream_lsh.index.store.rocksdb import FREQUENCIES
 from stream_lsh.kafka.match import cleaning
-from stream_lsh.kafka.match.copy import OtherOwner, Rebuild
+from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.held import Confirmed, Held
 from stream_lsh.kafka.match.replica import Replica
@@ -51,7 +51,6 @@ from stream_lsh.wire.changes import Change
 from stream_lsh.wire.sequenced import Sequenced
 
 TF_IDF = {"measure": "tf-idf"}
-NOW = 10**6  # seconds since the last frame: everything is due
 
 
 @pytest.fixture(autouse=True)
@@ -60,90 +59,6 @@ def small(short_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "RECORD_ROWS", 40)
     monkeypatch.setattr(cleaning, "RECORD_BYTES", 4000)
     monkeypatch.setattr(cleaning, "LOOK_SECONDS", 0)
-
-
-class Changelog:
-    """The records of a changelog, whose first one has the offset `start`."""
-
-    def __init__(self) -> None:
-        self.start = 0
-        self.values: list[bytes] = []
-
-    def add(self, value: bytes) -> int:
-        self.values.append(value)
-        return len(self.values) - 1
-
-    def since(self, offset: int | None) -> list[tuple[int, bytes]]:
-        first = max(self.start, 0 if offset is None else offset + 1)
-        return list(enumerate(self.values[first:], first))
-
-    def trim(self, replica: Replica) -> None:
-        """As an owner does it."""
-        needed = replica.forgetting and replica.forgetting.needed
-        self.start = max(self.start, replica.cycle.cleaned or 0, needed or 0)
-
-    @property
-    def left(self) -> list[bytes]:
-        return self.values[self.start :]
-
-
-class Owner:
-    """A replica that answers, and what it sends."""
-
-    def __init__(self, settings: Settings, folder: Path, log: Changelog, after: int | None = 0) -> None:
-        self.log = log
-        self.replica = followed(settings, folder, log, after)
-        self.replica.activate()
-
-    def match(self, data: bytes) -> bytes:
-        found = answer(self.replica, data)
-        self.replica.confirmed(found.offset, self.log.add(change_of(found)))
-        self.log.trim(self.replica)
-        return reply_of(found)
-
-    def clean(self, steps: int, now: float = NOW) -> list[Mark]:
-        """So many steps; the snapshot records sent."""
-        marks = []
-        for _ in range(steps):
-            self.finish()
-            found = self.replica.clean(now)
-            if found is not None:
-                self.replica.confirmed(found[0], self.log.add(found[1]))
-                marks.append(found[0])
-                self.log.trim(self.replica)
-        return marks
-
-    def finish(self) -> None:
-        """Wait for what is done beside the work."""
-        if self.replica._cleaning is not None:
-            self.replica._cleaning.erasing.finish()
-
-    def cycle(self, now: float = NOW) -> list[Mark]:
-        """A whole cycle."""
-        marks: list[Mark] = []
-        while not marks or marks[-1].part != ENDS:
-            new = self.clean(50, now)
-            marks += new
-            assert new or not marks
-            if not new and not any(place.due <= now for place in places(self.replica.store)):
-                return marks
-        return marks
-
-
-def followed(settings: Settings, folder: Path, log: Changelog, after: int | None = 0) -> Replica:
-    """A replica in a folder that has read the changelog to its end; one that cannot begin there begins anew."""
-    replica = Replica(settings, 0, folder, erase_after=after)
-    try:
-        replica.apply(log.since(replica.changelog_offset), start=log.start)
-    except Rebuild as error:
-        assert error.whole
-        replica.close()
-        shutil.rmtree(folder)
-        replica = Replica(settings, 0, folder, erase_after=after)
-        replica.apply(log.since(replica.changelog_offset), start=log.start)
-    assert not replica.gap and replica.cycle.taking is None
-    replica.flush(lambda: False)
-    return replica
 
 
 def replies_of(settings: Settings, log: Sequence[bytes], folder: Path) -> list[bytes]:
@@ -293,12 +208,6 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
         assert facts["health"]["problems"] == [] and facts["erasing"]["left_of_the_erased"] == "nothing"
 
 
-def seen_marks(replica: Replica) -> list[tuple[int, int]]:
-    """The marks of the rows in the window. When older ones are deleted is up to each replica."""
-    first = 0 if replica.forgetting is None else replica.forgetting.seen
-    return [found for found in marks(replica) if found[0] >= first]
-
-
 def counts(replica: Replica) -> dict[int, int]:
     """How often words are counted, by all that its store has."""
     frequencies = DocumentFrequency.of(4 * bool(list(replica.store.rows_of(FREQUENCIES, 0, 0))), 0, 0)
@@ -333,22 +242,6 @@ def test_no_words_of_removed_versions_are_left(tmp_path: Path) -> None:
         assert counts(replica) == before
         assert len(list(replica.store.rows_of(FREQUENCIES, 0, 0))) == 1
         replica.close()
-
-
-def copied(folder: Path, target: Path) -> None:
-    """Copy a folder that is in use, as it is at one moment: RocksDB may write beside the work."""
-
-    def seen() -> set[tuple[Path, int, int]]:
-        files = [(path, path.stat()) for path in folder.rglob("*") if path.is_file()]
-        return {(path, found.st_size, found.st_mtime_ns) for path, found in files}
-
-    while True:
-        with suppress(OSError):  # a file has gone meanwhile
-            before = seen()
-            shutil.copytree(folder, target, dirs_exist_ok=True)
-            if seen() == before:
-                return
-        shutil.rmtree(target, ignore_errors=True)
 
 
 def cycle_of(frame: int, rows: int, step: int = 10) -> list[Mark]:

@@ -36,7 +36,7 @@ class Place:
 class Shard:
     """Answers frame n with the change cn and the reply rn; to `gap` with nothing, to `old` that it is long done."""
 
-    shard, settled = 3, 100
+    shard, settled, owes = 3, 100, False
 
     def __init__(self) -> None:
         self.settings = KafkaSettings()

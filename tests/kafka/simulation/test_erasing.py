@@ -13,8 +13,10 @@ from support.simulation.pipeline import Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
+from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.kafka.groups.store import FOLDER
 from stream_lsh.kafka.tools import drain
+from stream_lsh.wire.bases import is_base
 
 N, PARTS = 90, 3
 TIME, MINUTE = 10**12, 60_000  # ms; a part takes five minutes
@@ -129,4 +131,39 @@ async def test_what_is_deleted_leaves_groups_and_their_changelog(world: World, c
     third = pipeline.start("group", folder=first.folder)
     await erased(1, third)
     await fed(2, third)
+    pipeline.check()
+
+
+@simulated()
+async def test_changelog_of_updates_stays_small(world: World, cluster: Cluster) -> None:
+    """Without `erase_hours`. The owner is killed, perhaps within a snapshot; a worker without a disk reads what is
+    left."""
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, on_conflict="update", min_cleanable_bytes=8000, standbys=1, partitions=1,
+        frame_documents=8, memtable_documents=32,
+    )  # fmt: skip
+    versions, ids, row = 60, 6, 8 * Shape(pipeline.settings).width
+
+    def changelog() -> list[bytes]:
+        return [record.value or b"" for record in pipeline.records("changelog")]
+
+    await pipeline.create_topics()
+    others = pipeline.start("sign", "sequence", "judge", "forward")
+    owner, standby = pipeline.start("match"), pipeline.start("match")
+    for part in range(4):
+        found = [
+            {"id": i % ids, "text": " ".join(f"w{part}x{i}x{k}" for k in range(60 + i % 40))} for i in range(versions)
+        ]
+        await pipeline.feed([Record(0, None, orjson.dumps(document)) for document in found], 20)
+        if part % 2:
+            owner.process.kill()
+            owner, standby = standby, pipeline.start("match")
+        await pipeline.finish([others], 300)
+        await asyncio.sleep(10)
+        lives = (part + 1) * versions * row + ids * 800
+        assert sum(map(len, changelog())) < 3 * lives
+    assert is_base(changelog()[0]) and len(changelog()) < versions
+    assert not any(b"w0x" in data for data in unpacked_from(changelog()))
+    await pipeline.stop(standby)
+    assert not any(b"w0x" in data for data in contents(standby.folder))
     pipeline.check()

@@ -40,7 +40,7 @@ async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: Worl
     pipeline = Pipeline(
         world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas"],
         on_conflict="update", deleted_field="deleted", key_is_id="string",
-        shards=chance.choice([1, 2]), partitions=PARTITIONS, frame_documents=8, decision_lag=16,
+        shards=chance.choice([1, 2]), partitions=PARTITIONS, frame_documents=8, decision_lag=16, min_cleanable_bytes=1,
     )  # fmt: skip
     await pipeline.create_topics()
     apart = chance.random() < 0.7

@@ -1,0 +1,208 @@
+"""A changelog that is cleaned by its size: it stays small whatever happens to its owners, and no answer is another."""
+
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kafka.cleaning_play import Changelog, Owner, copied, followed, seen_marks
+from support.kafka.replica_play import (
+    STEP,
+    UPDATES,
+    WINDOW,
+    WORDS,
+    folders_in,
+    frames,
+    oracle,
+    reply_of,
+    settings_of,
+    undisturbed,
+    verdicts,
+)
+from support.long_form import rotating
+
+from stream_lsh.documents.document import Document
+from stream_lsh.embedded.information import information
+from stream_lsh.kafka.match import cleaning
+from stream_lsh.settings.model import Settings
+from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark, is_base
+
+
+@pytest.fixture(autouse=True)
+def small(short_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots have many records; answers are kept for five frames."""
+    monkeypatch.setattr(cleaning, "RECORD_ROWS", 40)
+    monkeypatch.setattr(cleaning, "RECORD_BYTES", 4000)
+    monkeypatch.setattr(cleaning, "LOOK_SECONDS", 0)
+
+
+def churning(n: int, ids: int, seed: int, share: float = 0.9) -> list[Document]:
+    """Documents of which this share replace or delete one of as many ids; the others are new."""
+    chance, out = random.Random(seed), list[Document]()
+    for number in range(n):
+        id = f"id-{chance.randrange(ids)}" if chance.random() < share else f"new-{number}"
+        time = 10**12 + number * STEP
+        words = (chance.choice(WORDS) + str(chance.randrange(50)) for _ in range(chance.choice((5, 40, 40, 200))))
+        deleted = id.startswith("id") and chance.random() < 0.1
+        out.append(Document(id, time=time, deleted=True) if deleted else Document(id, " ".join(words), time=time))
+    return out
+
+
+def lives(owner: Owner, settings: Settings, folder: Path) -> int:
+    """Bytes of a snapshot of what an owner has now."""
+    log = Changelog()
+    log.values, log.start = list(owner.log.values), owner.log.start
+    owner.finish()
+    copied(owner.replica.folder, folder)
+    other = Owner(settings, folder, log, 0)
+    before, cleaning = len(log.values), other.replica._cleaning
+    assert cleaning is not None
+    cleaning._before = cleaning._unfinished = None  # a whole one
+    while not (sent := other.clean(1)) or sent[-1].part != ENDS:
+        pass
+    other.replica.close()
+    shutil.rmtree(folder)
+    return sum(map(len, log.values[before:]))
+
+
+def has_rows(sent: Sequence[Mark]) -> list[Mark]:
+    return [mark for mark in sent if mark.part == HAS_ROWS and mark.last > mark.first]
+
+
+def size(log: Changelog) -> int:
+    return sum(map(len, log.left))
+
+
+def replies_of(settings: Settings, data: Sequence[bytes], folder: Path) -> list[bytes]:
+    return [reply_of(found) for found in undisturbed(settings, data, folder)]
+
+
+CASES: list[tuple[int, int, dict[str, Any]]] = [
+    (0, 600, {}),
+    *rotating(
+        [
+            (1, 2500, {}), (2, 2500, {"measure": "tf-idf"}), (3, 2500, {"keep": "longest"}),
+            (4, 2500, {"verify": "signature"}), (5, 2500, WINDOW), (6, 2500, {**WINDOW, "keep": "newest"}),
+        ],
+        1,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seed", "n", "given"), CASES)
+def test_it_stays_under_three_times_what_lives(tmp_path: Path, seed: int, n: int, given: dict[str, Any]) -> None:
+    """Owners are killed anywhere, lose their disks, and are replaced by copies: the snapshot in progress goes on."""
+    settings = settings_of(**{**UPDATES, **given})
+    documents = churning(n, n // 30, seed)
+    data = frames(settings, documents, seed)
+    wanted = replies_of(settings, data, tmp_path / "undisturbed")
+    assert verdicts([[reply] for reply in wanted], settings) == oracle(settings, data, tmp_path / "oracle", documents)
+    log, folders, chance = Changelog(), folders_in(tmp_path), random.Random(seed)
+    limit = n * 50
+    owner = Owner(settings, next(folders), log, None, limit)
+    copies = [followed(settings, next(folders), log, None, limit), followed(settings, next(folders), log, None, None)]
+    begun = ended = 0
+    for number, frame in enumerate(data):
+        assert owner.match(frame) == wanted[number]
+        for _ in range(chance.choice((1, 1, 20))):
+            sent = owner.pace()
+            begun += sum(mark.part == BEGINS for mark in sent)
+            ended += sum(mark.part == ENDS for mark in sent)
+        if (now := size(log)) > 2 * limit and number % 13 == 0:
+            assert now < 3 * lives(owner, settings, tmp_path / "lives")
+        what = chance.random()
+        if what < 0.05:  # killed: what is on the disk is what there is
+            folder = next(folders)
+            owner.finish()
+            copied(owner.replica.folder, folder)
+            owner.replica.close()
+            owner = Owner(settings, folder, log, None, limit)
+        elif what < 0.1:  # its disk is lost
+            owner.replica.close()
+            owner = Owner(settings, next(folders), log, None, limit)
+        elif what < 0.15:
+            copy = copies.pop(0)
+            copy.close()
+            old, owner = owner, Owner(settings, copy.folder, log, None, limit)
+            old.replica.close()
+            copies.insert(0, followed(settings, old.replica.folder, log, None, limit))
+        elif what < 0.25:
+            for copy in copies:
+                copy.close()
+            copies = [
+                followed(settings, copy.folder, log, None, most)
+                for copy, most in zip(copies, (limit, None), strict=True)
+            ]
+    assert begun <= ended + 1 and ended > 1  # hardly any was begun in vain
+    while owner.replica.cycle.begun is not None:
+        owner.clean(1)
+    copies.append(followed(settings, next(folders), log, None, limit))
+    deleted_rows = seen_marks(owner.replica)
+    for copy in copies:
+        copy.apply(log.since(copy.changelog_offset), start=log.start)
+    for copy in (owner.replica, *copies):
+        assert seen_marks(copy) == deleted_rows
+        copy.activate()
+        copy.close()
+        facts: Any = information(copy.folder, check=True)
+        assert facts["health"]["problems"] == []
+
+
+@pytest.mark.parametrize("disk", ["killed", "lost", "copy"])
+def test_a_snapshot_goes_on_wherever_its_owner_ends(tmp_path: Path, disk: str) -> None:
+    """After each of its records: the next owner sends only what is missing, and a reader has all."""
+    settings = settings_of(**UPDATES)
+    documents = churning(260, 25, 1)
+    data = frames(settings, documents, 1)
+    wanted, folders = replies_of(settings, data, tmp_path / "undisturbed"), folders_in(tmp_path)
+    log = Changelog()
+    owner = Owner(settings, next(folders), log, None, 30_000)
+    for frame in data[:-2]:
+        owner.match(frame)
+    sent: list[Mark] = []
+    while not sent or sent[-1].part != ENDS:
+        copy = followed(settings, next(folders), log, None, 30_000)
+        before = len(sent)
+        while len(sent) == before or not has_rows(sent):
+            sent += owner.clean(1)
+        owner.finish()
+        folder = next(folders)
+        if disk == "killed":
+            copied(owner.replica.folder, folder)
+        elif disk == "copy":
+            folder = copy.folder
+        copy.close()
+        owner.replica.close()
+        owner = Owner(settings, folder, log, None, 30_000)
+    rows = has_rows(sent)
+    assert [mark.first for mark in rows] == [0, *(mark.last for mark in rows[:-1])] and len(rows) > 4
+    assert [mark.part for mark in sent].count(BEGINS) == 1
+    assert log.start > 0 and is_base(log.left[0])
+    assert [owner.match(frame) for frame in data[-2:]] == wanted[-2:]
+    owner.replica.close()
+
+
+def test_what_lives_is_not_written_again(tmp_path: Path) -> None:
+    """Without deletions, and with few. Nor is a small changelog, whatever is deleted."""
+    settings = settings_of(**UPDATES)
+    for number, (share, ids, limit) in enumerate([(0.0, 20, 1), (0.15, 2000, 1), (0.9, 10, 10**9)]):
+        log = Changelog()
+        owner = Owner(settings, tmp_path / f"owner-{number}", log, None, limit)
+        for frame in frames(settings, churning(300, ids, number, share), number):
+            owner.match(frame)
+            assert owner.pace() == []
+        assert owner.clean(50) == []
+        owner.replica.close()
+
+
+def test_nothing_is_cleaned_where_kafka_deletes_nothing(tmp_path: Path) -> None:
+    """Another snapshot would make the changelog larger."""
+    settings, log = settings_of(**UPDATES), Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, None, 1)
+    for frame in frames(settings, churning(300, 10, 0), 0):
+        owner.match(frame)
+    assert owner.replica.clean(0, deletes=False) is None
+    assert owner.clean(20)
+    owner.replica.close()
