@@ -21,6 +21,7 @@ from support.simulation.shrinking import Schedule
 from support.simulation.world import Process, World
 
 from stream_lsh.kafka.client import private
+from stream_lsh.kafka.match import faust_driver
 from stream_lsh.kafka.match.watchdog import Again, Finding, Seen, Watchdog
 from stream_lsh.wire.replies import head
 
@@ -52,6 +53,7 @@ async def test_no_shard_stalls_when_workers_come_and_go(world: World, cluster: C
     world.mean_latency = chance.choice([0.0005, 0.002, 0.006])
     world.work = chance.choice([0.0005, 0.005])
     pause = chance.choice([0.005, 0.02, 0.1])
+    faust_driver.IDLE_WAIT_MS = chance.choice([25, 100])  # each seed has a process of its own
     pipeline = Pipeline(world, cluster, shards=SHARDS, compare_with="all")
     frames, group = pipeline.topics.frames, pipeline.topics.group("match")
     await pipeline.create_topics()
