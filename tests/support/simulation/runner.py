@@ -207,7 +207,8 @@ def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> l
         del running[place]
         results[place] = json.loads(data) if data else {"seed": schedules[place].seed, "error": "its process has died"}
         for name, kernel, arguments in pickle.loads(base64.b64decode(results[place].pop("kernels", _NONE))):
-            vars(sys.modules[name])[kernel].compile(arguments)
+            if name in sys.modules:  # an import could take from a later seed's randomness
+                vars(sys.modules[name])[kernel].compile(arguments)
     return [results[place] for place in range(len(schedules))]
 
 
