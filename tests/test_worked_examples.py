@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 from support.models import distances
-from support.models.minhash import (
-    as_bag,
-    character_shingles,
-    jaccard,
-)
+from support.models.minhash import as_bag, character_shingles, jaccard
 
 from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signer

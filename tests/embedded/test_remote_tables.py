@@ -120,14 +120,14 @@ def test_table_at_an_address_is_put_there_as_a_whole(tmp_path: Path, address: st
     local, there = tmp_path / f"local{suffix}", f"{address}/unique{suffix}"
     beside = ("--unique", local, "--index", tmp_path / "local", "-q")
     commands.run("dedup", path, *beside)
-    FILES[f"unique{suffix}"] = b"of somebody else"
+    FILES[f"unique{suffix}"] = b"of another program"
     run = ("dedup", path, "--unique", there, "--index", tmp_path / "index", "-q")
     assert "has not put it there" in commands.run(*run, code=5).stderr
     del FILES[f"unique{suffix}"]
     for _ in range(2):
         commands.run(*run)
         assert FILES[f"unique{suffix}"] == local.read_bytes() and len(PUTS) == 1
-    FILES[f"unique{suffix}"] = b"of somebody else"
+    FILES[f"unique{suffix}"] = b"of another program"
     assert "has not put it there" in commands.run(*run, code=5).stderr
     commands.run(*run, "--overwrite")
     assert FILES[f"unique{suffix}"] == local.read_bytes()

@@ -148,7 +148,7 @@ def test_the_last_choice_is_what_the_lines_leave(tmp_path: Path, keep: str, per:
     settings = Settings(**SURE, **FIELDS, keep=keep, keep_per=per)
     inputs = written(tmp_path / "inputs", copies(3, 400), 3)
     run_keeping(tmp_path / "run_keeping", inputs, settings)
-    # What `unique` leaves to who reads it by id, in the order of arrival.
+    # What a reader of `unique` has by id, in the order of arrival.
     folder = tmp_path / "run_keeping"
     lines = [line for path in sorted(folder.parent.glob("inputs/*")) for line in read_lines(path)]
     kept: dict[Any, dict[str, Any]] = {}
@@ -179,7 +179,7 @@ def test_what_has_no_last_choice_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=said):
             final(inputs, settings, out, None)
-    out.write_text("of somebody else")
+    out.write_text("of another program")
     with pytest.raises(OutputError, match="is there already"):
         final([path], Settings(), out, tmp_path / "index")
 

@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 from stream_lsh.errors import UsageError
 from stream_lsh.families.components import masks_of
 from stream_lsh.families.curve import Curve, clean_blocks
-from stream_lsh.families.tuning import (
-    LIMIT,
-    SIGNATURE_ERROR,
-    Banding,
-    alternatives,
-    bands_needed,
-    choose,
-    probability,
-)
+from stream_lsh.families.tuning import LIMIT, SIGNATURE_ERROR, Banding, alternatives, bands_needed, choose, probability
 from stream_lsh.settings.model import Settings
 
 

@@ -198,7 +198,7 @@ def test_an_opening_that_fails_leaves_nothing_open(
         patch.setattr(owner, name, breaking(getattr(owner, name), 2, after=True))
         Index(Settings(), tmp_path, read_only=read_only)
     assert set(threading.enumerate()) <= before
-    gc.collect()  # a run's file is closed when nobody holds it any more
+    gc.collect()  # a run's file is closed with the last reference to it
     assert files_of(tmp_path) == set()
 
 
@@ -256,7 +256,7 @@ def test_who_knows_the_key_is_compared_all_the_same(tmp_path: Path, compare_with
     base = [f"w{i}" for i in range(60)]
     texts = [base, [f"v{i}" for i in range(60)], [*base[:-1], "x"], base, ["only", "three", "words"]]
     with opened(Settings(compare_with=compare_with), tmp_path) as index:
-        # What is said of documents whose texts all have the same keyed hash, as only who knows the key could make them.
+        # Verdicts of documents whose texts all have the same keyed hash. Without the key such texts cannot be made.
         documents = [Document(i, " ".join(text)) for i, text in enumerate(texts)]
         signed = index.sign(columns(documents))
         batch = signed.documents

@@ -271,11 +271,19 @@ def test_a_verdict_that_does_not_come_in_time_comes_later(broker: Any, prefix: s
     assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(200, "d4")]
 
 
-def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
-    given = {**GIVEN, "on_conflict": "update", "key_is_id": "json"}
+def test_deletions_and_writes_to_one_of_several_topics(broker: Any, prefix: str, tmp_path: Path) -> None:
+    news, wire = f"{prefix}.a", f"{prefix}.b"
+    given = {
+        **GIVEN, "on_conflict": "update", "key_is_id": "json",
+        "documents": {
+            news: {"id_prefix": ""},
+            wire: {"id_field": "key", "text_field": "body", "deleted_field": "gone", "id_prefix": "w."},
+        },
+    }  # fmt: skip
     with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
-        pipeline.worker()
-        with serving(pipeline) as service:
+        config = str(pipeline.worker().config)
+        assert "name one with --documents-topic" in run("serve", "--kafka", "--config", config, code=2).output
+        with serving(pipeline, "--documents-topic", news) as service:
             text = " ".join(f"w{i}" for i in range(40))
             for i in range(3):
                 service.add({"id": i, "text": f"{text} own{i}", "at": NOW + i})
@@ -286,14 +294,25 @@ def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
             assert gone["kind"] == "deleted" and gone["deleted"] and gone["new_representative"]["id"] == 1
             assert service.client.get("/v1/documents/0", params=number).status_code == 404
             assert service.client.get("/v1/documents/1", params=number).json()["state"] == "kept"
-            lines = service.client.post("/v1/deletions", headers=NDJSON, content=b'1\n"nobody"\n')
+            lines = service.client.post("/v1/deletions", headers=NDJSON, content=b'1\n"missing"\n')
             found = [json.loads(line) for line in lines.text.splitlines()]
             assert [(line["kind"], line["deleted"]) for line in found] == [("deleted", True), ("deleted", False)]
             again = service.add({"id": 2, "text": "another text of its own, which is long enough", "at": NOW + 9})
             assert again["kind"] == "unique" and again["replaces"]
-        with serving(pipeline) as service:  # what was said before counts for who comes later, too
+        with serving(pipeline, "--documents-topic", wire) as service:  # a later service finds the same documents
             assert service.client.get("/v1/documents/2", params=number).json()["seq"] == again["seq"]
             assert service.client.get("/v1/documents/0", params=number).status_code == 404
+            [first] = stories(1)
+            feed = tmp_path / "feed.jsonl"
+            feed.write_text(json.dumps(first) + "\n")
+            run("kafka", "produce", str(feed), "--config", config, "--documents-topic", news)
+            found = answered(lambda: service.client.get("/v1/documents/d0", params={"text": True}), 200).json()
+            assert (found["text"], found["source"]["topic"]) == (first["text"], news)
+            copy = post(service, {"key": "d0", "body": first["text"], "at": NOW + 10}).json()
+            assert (copy["id"], copy["kind"], copy["duplicate_of"]) == ("w.d0", "exact_duplicate", "d0")
+            assert copy["source"]["topic"] == wire
+            assert service.client.delete("/v1/documents/d0").status_code == 422
+            assert service.client.delete("/v1/documents/w.d0").json()["id"] == "w.d0"
 
 
 def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
@@ -316,26 +335,3 @@ def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_pat
             assert seqs == sorted(set(seqs)) and {line["seq"] for line in before + after} < set(seqs)
             code, reported = service.stop()
             assert code == 0 and "Traceback" not in reported, reported
-
-
-def test_service_of_several_documents_topics_writes_to_one(broker: Any, prefix: str, tmp_path: Path) -> None:
-    news, wire = f"{prefix}.a", f"{prefix}.b"
-    tables = {
-        news: {"id_prefix": "n."},
-        wire: {"id_field": "key", "text_field": "body", "deleted_field": "gone", "id_prefix": "w."},
-    }
-    [first] = stories(1)
-    feed = tmp_path / "feed.jsonl"
-    feed.write_text(json.dumps(first) + "\n")
-    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN, on_conflict="update", documents=tables) as pipeline:
-        config = str(pipeline.worker().config)
-        assert "name one with --documents-topic" in run("serve", "--kafka", "--config", config, code=2).output
-        with serving(pipeline, "--documents-topic", wire) as service:
-            run("kafka", "produce", str(feed), "--config", config, "--documents-topic", news)
-            found = answered(lambda: service.client.get("/v1/documents/n.d0", params={"text": True}), 200).json()
-            assert (found["text"], found["source"]["topic"]) == (first["text"], news)
-            said = post(service, {"key": "d0", "body": first["text"], "at": NOW + 5}).json()
-            assert (said["id"], said["kind"], said["duplicate_of"]) == ("w.d0", "exact_duplicate", "n.d0")
-            assert said["source"]["topic"] == wire
-            assert service.client.delete("/v1/documents/n.d0").status_code == 422
-            assert service.client.delete("/v1/documents/w.d0").json()["id"] == "w.d0"

@@ -1,5 +1,7 @@
 """Notes of agents: what the tools answer, whose notes they see, and the protocol itself."""
 
+import asyncio
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from stream_lsh.api import feeding
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.errors import UsageError
 from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes
+from stream_lsh.mcp.pipes import Lines, Output
 from stream_lsh.mcp.scope import Scope
 from stream_lsh.mcp.server import Tools
 
@@ -169,3 +172,18 @@ async def test_over_the_protocol(tmp_path: Path) -> None:
     assert "alice/a" in run("query", DARK, "--index", index, "--within", "agent=alice", "--json").stdout
     refused = run("mcp", "--index", index, code=2)
     assert "give --within agent=VALUE" in refused.stderr
+
+
+async def test_lines_longer_than_a_pipe_pass_through_it() -> None:
+    """While one side waits for the other, the event loop goes on."""
+    source, sink = os.pipe()
+    lines = ["a" * 300_000, "\u00e9\u4e2d", "", "the end"]
+
+    async def write() -> None:
+        await Output(sink).write("\n".join(lines))
+        os.close(sink)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write())
+        assert [line async for line in Lines(source)] == lines
+    os.close(source)

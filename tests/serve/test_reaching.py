@@ -103,10 +103,7 @@ async def test_pages_of_allowed_sites_send_and_read_the_headers_of_the_api() -> 
 async def test_unexpected_error_is_logged_and_has_the_headers_of_every_response(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    guards = (
-        NOTING,
-        Middleware(Guard, origins=(DESK,), hosts=None),
-    )
+    guards = (NOTING, Middleware(Guard, origins=(DESK,), hosts=None))
     answer = await asked(*guards, path="/broken", origin=DESK, x_request_id="one")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
     assert (answer.headers["x-request-id"], answer.headers["access-control-allow-origin"]) == ("one", DESK)

@@ -113,6 +113,19 @@ def pace(consumer: AIOKafkaConsumer, least_bytes: int, wait_ms: int) -> None:
     consumer._fetcher._fetch_max_wait_ms = wait_ms
 
 
+def wait_longer_when_idle(consumer: AIOKafkaConsumer, wait_ms: int) -> None:
+    """Set another maximum wait of the fetch requests of a started consumer that holds no records: these leave out no
+    partition whose records are polled meanwhile."""
+    reader = consumer._fetcher
+    actions, busy_ms = reader._get_actions_per_node, reader._fetch_max_wait_ms
+
+    def chosen(assignment: Any) -> Any:
+        reader._fetch_max_wait_ms = busy_ms if reader._records else wait_ms
+        return actions(assignment)
+
+    reader._get_actions_per_node = chosen
+
+
 async def learn(consumer: AIOKafkaConsumer, topic: str) -> None:
     """Wait until a consumer has the metadata of a topic to which it is not subscribed."""
     await consumer._client._wait_on_metadata(topic)

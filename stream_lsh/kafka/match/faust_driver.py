@@ -34,6 +34,8 @@ log = logging.getLogger("stream_lsh.kafka.match")
 FETCH_WAIT_MS = 25
 """How long the broker may hold a fetch request without data. With Faust's 1,500 ms one empty partition delays the next
 requests of the others, which fall to a third of their speed."""
+IDLE_WAIT_MS = 100
+"""The same while no fetched records wait to be polled: then no partition is left out, except those that are paused."""
 PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one response; a larger record is sent alone
 FETCH_RECORDS = 64  # limit of a poll, all partitions together
 ASK_SECONDS, ASK_PATIENCE = 2.0, 5.0  # between two requests for the bounds of the frames, and time limit of one
@@ -115,6 +117,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         logs.hush(self.thread_loop, may_pass)
         await super().on_start()
+        private.wait_longer_when_idle(self._ensure_consumer(), IDLE_WAIT_MS)
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         # Faust does not support fetch_max_wait_ms, and not all of TLS and SASL.

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_lsh.index.postings.merge_policy import (
-    DOUBLINGS,
-    FANOUT,
-    PAUSE,
-    SHORT_LEVEL,
-    TOLERATED,
-    next_merge,
-    pause,
-)
+from stream_lsh.index.postings.merge_policy import DOUBLINGS, FANOUT, PAUSE, SHORT_LEVEL, TOLERATED, next_merge, pause
 
 DOCUMENTS = 65.536  # thousands of a flush
 

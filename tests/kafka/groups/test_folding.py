@@ -92,11 +92,7 @@ def test_what_is_damaged_or_newer_is_refused(tmp_path: Path) -> None:
         return pack(b"M", VERSION, SETTINGS.fingerprint, found)
 
     assert not len(Memberships.decode(packed({}), SETTINGS).times)
-    one: dict[int, Section] = {
-        15: np.zeros(1, np.uint16),
-        16: np.zeros((1, 4), np.int64),
-        17: np.zeros(1, np.int32),
-    }
+    one: dict[int, Section] = {15: np.zeros(1, np.uint16), 16: np.zeros((1, 4), np.int64), 17: np.zeros(1, np.int32)}
     for wrong in ({9: np.zeros(3, np.int64)}, {12: np.zeros(1, np.uint32)}, one):
         with pytest.raises(FormatError, match="do not fit together"):
             Memberships.decode(packed(wrong), SETTINGS)

@@ -86,7 +86,7 @@ def goal(settings: KafkaSettings, log: Sequence[bytes]) -> int:
 
 
 async def until_judged(settings: KafkaSettings, log: Sequence[bytes] | int, victim: Victim | None = None) -> None:
-    """Wait until the replies, or those up to a position, are judged, or until the victim, who should do it, is dead."""
+    """Wait until the replies, or those up to a position, are judged, or until the victim that should judge is dead."""
     position = log if isinstance(log, int) else goal(settings, log)
     await until_committed(
         settings, "judge", Topics.of(settings).matches,
@@ -129,7 +129,7 @@ async def test_killed_in_a_transaction(make: Make, tmp_path: Path) -> None:
     victim = Victim("judge", settings, 2)
     # Commit 1 is that of the beginning.
     await until_judged(settings, 0)
-    # Replies in slices, each when the one before is judged or nobody is left to judge: there are many transactions.
+    # Replies in slices, each when the one before is judged or no judge is left: there are many transactions.
     for start in range(0, len(log), 10):
         await reply(settings, log[start : start + 10])
         await until_judged(settings, log[: start + 10], victim)

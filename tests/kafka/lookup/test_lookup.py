@@ -1,4 +1,4 @@
-"""A copy of all shards on a broker: it answers as of frames that it names, and refuses what it cannot know."""
+"""A copy of all shards answers as the embedded index does as of frames that it names, and refuses what it cannot."""
 
 import asyncio
 import errno
@@ -12,8 +12,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from support.kafka.brokers import Make
 from support.kafka.pipe import BLOCK, Pipe
-from support.kafka.replica_play import UPDATES, each_frame, feed_of, frames
-from support.kafka.stages import commit, delete_before, send, transaction, until
+from support.kafka.replica_play import UPDATES, WINDOW, each_frame, feed_of, frames, settings_of
+from support.kafka.stages import KEY, commit, delete_before, send, transaction, until
+from support.long_form import rotating
 from support.simulation.runner import simulated
 
 from stream_lsh.documents.builder import columns
@@ -24,12 +25,17 @@ from stream_lsh.judging.verdicts import verdict_lines
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.lookup import lookup
+from stream_lsh.kafka.lookup.alignment import Alignment, Behind, Lag
 from stream_lsh.kafka.lookup.lookup import Lookup, NotReady
+from stream_lsh.kafka.lookup.reader import FrameReader, provisional_from
 from stream_lsh.kafka.match.copy import Copy
+from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.bases import BEGINS, Base, Mark
 from stream_lsh.wire.changes import Change
+from stream_lsh.wire.decisions import Decisions
 
 GIVEN = {
     "shards": 3, "compare_with": "kept", "decision_lag": 2 * BLOCK, "frame_documents": BLOCK, "max_matches": 0,
@@ -194,3 +200,78 @@ async def test_full_disk_is_tried_again(make: Make, tmp_path: Path, monkeypatch:
             await copy.follow(lambda _: None)
     async with play.following(copy):
         await play.is_as_of(copy, 5)
+
+
+KEPT = {"decision_lag": 2 * BLOCK}
+
+
+@pytest.mark.parametrize("given", [
+    {"shards": 3, **UPDATES, **WINDOW, **KEPT},
+    *rotating([
+        {"shards": 1}, {"shards": 1, **UPDATES, **WINDOW, "keep": "longest"},
+        {"shards": 3, **KEPT}, {"shards": 3, **UPDATES, **KEPT}, {"shards": 2, **UPDATES, **KEPT, "keep": "newest"},
+        {"shards": 3, "compare_with": "all", "max_verified_matches": 0},
+    ], 2),
+])  # fmt: skip
+def test_frame_answers_as_embedded(tmp_path: Path, given: dict[str, object]) -> None:
+    settings = settings_of(**given)
+    documents = feed_of(settings, 240)
+    log = frames(settings, documents)
+    expected = each_frame(settings, log, tmp_path / "embedded", documents)
+    pipe = Pipe(settings, log, tmp_path / "pipe")
+    copies = [Replica(settings, shard, tmp_path / f"copy{shard}") for shard in range(settings.shards)]
+    asked = 0
+    for at, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        for copy, changes in zip(copies, pipe.changes, strict=True):
+            copy.deactivate()
+            copy.apply([(at, changes[at])])
+        if at % 4:
+            continue
+        for copy in copies:
+            copy.activate()
+        place = provisional_from(copies[0].shard.late.block, settings)
+        known = [Decisions.decode(data, settings) for data in pipe.decided]
+        reader = FrameReader(settings, KEY, copies, [d for d in known if d.documents > place] if settings.late else [])
+        assert verdict_lines(checked(reader, columns(documents)).judgement) == expected[at], f"frame {at}"
+        asked += 1
+    assert asked >= 3
+    for copy in copies:
+        copy.close()
+    pipe.close()
+
+
+SETTINGS = settings_of(shards=2, compare_with="all")
+
+
+def change(offset: int, predecessor: int) -> bytes:
+    return Change(0, offset, predecessor, 0, 0, KEY, {}, b"").encode(SETTINGS)
+
+
+def test_shards_stop_at_the_last_frame_of_all() -> None:
+    found = Alignment(SETTINGS, [-1, 5], [0, 0])
+    records = [change(2, -1), b"foreign", change(5, 2), change(2, -1), change(9, 7), change(7, 5)]
+    for offset, value in enumerate(records):
+        found.add(0, offset, value)
+    assert found.frame == 5  # shard 1 has no more; 9 does not follow 5
+    assert [offset for offset, _ in found.take(0, found.frame)] == [0, 1, 2, 3, 4]
+    found.add(1, 3, change(7, 5))
+    assert (found.frame, len(found.take(0, 7)), len(found.take(1, 7))) == (7, 1, 1)
+
+
+def test_trimmed_changelog_begins_anywhere() -> None:
+    found = Alignment(SETTINGS, [-1, -1], [40, 40])
+    found.add(0, 40, Base(0, KEY, Mark(BEGINS, 11, 0, 0, 0), facts={}).encode(SETTINGS))
+    found.add(1, 40, change(12, 11))
+    assert found.frame == 11
+    found.add(0, 41, change(12, 11))
+    assert found.frame == 12
+
+
+def test_lag_counts_from_the_first_later_verdict() -> None:
+    lag = Lag()
+    for last, documents, now in ((4, 40, 100.0), (4, 40, 101.0), (6, 60, 102.0), (9, 90, 105.0)):
+        lag.note(last, documents, now)
+    assert lag.behind(-1, 106.0) == Behind(90, 6.0)
+    assert lag.behind(5, 106.0) == Behind(50, 4.0)
+    assert lag.behind(9, 106.0) == lag.behind(10, 110.0) == Behind(0, 0.0)

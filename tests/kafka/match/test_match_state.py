@@ -127,7 +127,7 @@ async def test_recovered_shard_answers_while_another_reads(
 
 
 async def write(settings: KafkaSettings, topic: str, *values: bytes) -> None:
-    """Records of somebody else's, for shard 0."""
+    """Records of another program, for shard 0."""
     async with AIOKafkaProducer(**client_options(settings)) as producer:
         for value in values:
             await producer.send_and_wait(topic, value, partition=0)

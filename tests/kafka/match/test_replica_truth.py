@@ -91,7 +91,7 @@ def test_a_shard_answers_as_the_embedded_index_whoever_takes_over(
     assert (mine.count(b'"new_representative"') > 2) == (settings.updates and settings.compare_with == "kept")
     whole = [found[-1] for found in answers]
     if settings.updates and settings.window is None:
-        # A reply says where the representatives stand whom the log has.
+        # A reply has the positions of the representatives that the log has.
         representatives = 0
         for found in whole:
             reply = Reply.decode(reply_of(found), settings)
@@ -141,7 +141,7 @@ def disturbed(settings: Settings, log: Sequence[bytes], whole: Sequence[Answer],
         return Replica(settings, settings.shards - 1, next(folders))
 
     def said(number: int) -> None:
-        """Written to the changelog; without a window it may be that nobody hears of that."""
+        """Written to the changelog; without a window it may be that the shard is not told."""
         changelog.append(change_of(whole[number]))
         if settings.window is not None or chance.random() < 0.5:
             live.confirmed(Sequenced.decode(log[number], settings).offset, len(changelog) - 1)

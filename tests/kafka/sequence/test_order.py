@@ -76,12 +76,7 @@ def test_a_damaged_segment_is_refused() -> None:
     st.none() | st.lists(st.integers(0, LAST_TIME - 1), max_size=LAST), st.integers(0, LAST_TIME),
 )  # fmt: skip
 def test_the_metadata_says_the_same_when_it_is_read_again(
-    key: bytes,
-    positions: dict[int, int],
-    last: int,
-    documents: int,
-    times: list[int] | None,
-    shift: int,
+    key: bytes, positions: dict[int, int], last: int, documents: int, times: list[int] | None, shift: int
 ) -> None:
     log = None if times is None else {"last": times, "time": max(times, default=BEFORE)}
     log = {**log, "shift": shift} if log and shift else log

@@ -5,18 +5,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from support.kafka.match_play import expected, frames
 from support.kafka.parts import whole
 from support.kafka.replica_play import changing
+from support.simulation import wire
+from support.simulation.api import per_topic
 from support.simulation.cluster import Cluster
 from support.simulation.coverage import REACHED
 from support.simulation.faults import Aim, Faults
+from support.simulation.network import GOOD, Outcome
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.shrinking import Schedule
-from support.simulation.world import World
+from support.simulation.world import Process, World
 
+from stream_lsh.kafka.client import private
+from stream_lsh.kafka.match import faust_driver
 from stream_lsh.kafka.match.watchdog import Again, Finding, Seen, Watchdog
 from stream_lsh.wire.replies import head
 
@@ -48,6 +53,7 @@ async def test_no_shard_stalls_when_workers_come_and_go(world: World, cluster: C
     world.mean_latency = chance.choice([0.0005, 0.002, 0.006])
     world.work = chance.choice([0.0005, 0.005])
     pause = chance.choice([0.005, 0.02, 0.1])
+    faust_driver.IDLE_WAIT_MS = chance.choice([25, 100])  # each seed has a process of its own
     pipeline = Pipeline(world, cluster, shards=SHARDS, compare_with="all")
     frames, group = pipeline.topics.frames, pipeline.topics.group("match")
     await pipeline.create_topics()
@@ -81,8 +87,45 @@ async def test_no_shard_stalls_when_workers_come_and_go(world: World, cluster: C
                 second = None
             await asyncio.sleep(chance.uniform(0, 3))
     assert not first.ended.done()
-    crashes = [line for line in world.warnings if "stream_lsh.kafka.match.app:" in line]  # mode's, of the app
+    crashes = [line for line in world.warnings if "Crashed reason" in line]
     assert not crashes, crashes
+
+
+@simulated()
+async def test_an_idle_worker_asks_ten_times_a_second(world: World, cluster: Cluster) -> None:
+    pipeline, asked = Pipeline(world, cluster, shards=SHARDS, compare_with="all"), set[tuple[float, int]]()
+
+    def look(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
+        if head.name == "Fetch":
+            asked.add((world.seconds, ask["max_wait_time"]))
+        return GOOD
+
+    await pipeline.create_topics()
+    pipeline.start("match")
+    await asyncio.sleep(20)
+    cluster.network.fault = look
+    await asyncio.sleep(10)
+    assert 80 <= len(asked) <= 100
+
+
+@simulated()
+async def test_partitions_wait_shortly_for_a_request_that_leaves_them_out(world: World, cluster: Cluster) -> None:
+    topic, asked = cluster.create("news", 2), set[tuple[int, int]]()
+
+    def look(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
+        if head.name == "Fetch":
+            asked.add((len(per_topic(ask["topics"])), ask["max_wait_time"]))
+        return GOOD
+
+    cluster.network.fault = look
+    reader = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap, fetch_max_wait_ms=25)
+    async with reader, AIOKafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+        private.wait_longer_when_idle(reader, 100)
+        reader.assign([TopicPartition("news", number) for number in range(len(topic.logs))])
+        await asyncio.sleep(1)
+        await producer.send_and_wait("news", b"held", partition=0)
+        await asyncio.sleep(2)
+    assert asked == {(2, 100), (1, 25)}
 
 
 MOVES = "killed", "disk_lost", "disk_older", *2 * ("drained", "joined", "session_ended")

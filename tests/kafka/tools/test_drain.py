@@ -77,7 +77,7 @@ def test_a_pause_beside_a_position() -> None:
     note = Note("f", "json", "murmur2", Last(1, 2, 3), paused=1234)
     assert Note.of(note.metadata(), "group") == note
     assert "paused" not in Note("f", "json", "murmur2").metadata()
-    assert not Pause() and Pause("somebody", 5)
+    assert not Pause() and Pause("another tool", 5)
 
 
 @simulated()
@@ -250,8 +250,8 @@ def test_what_it_refuses(settings: KafkaSettings, run: Run) -> None:
     assert found.exit_code == 3 and "was passed by sequence, which continues at 2" in found.output
     found = run("changelog", 0, 1, "--yes")
     assert found.exit_code == 2 and "signatures" in found.output
-    words = ["frames", "0", "1", "--topic-prefix", "nobody", "--bootstrap-servers", settings.bootstrap_servers]
-    assert "does not have the topic nobody.frames" in commands.run("kafka", "skip", *words, code=3).output
+    words = ["frames", "0", "1", "--topic-prefix", "nowhere", "--bootstrap-servers", settings.bootstrap_servers]
+    assert "does not have the topic nowhere.frames" in commands.run("kafka", "skip", *words, code=3).output
     assert asyncio.run(offsets(settings)) == []
 
 

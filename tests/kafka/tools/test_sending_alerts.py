@@ -1,4 +1,4 @@
-"""Alerts of the topic go to a receiver, each at least once, whoever is asked to stop in between."""
+"""Alerts of the topic go to a receiver, each at least once, whichever process is asked to stop in between."""
 
 import asyncio
 import json
@@ -67,8 +67,8 @@ def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp
         assert lost.exit_code != 0 and "1 alerts from offset 5 on were deleted before they were sent" in lost.output
         assert send(settings, tmp_path, receiver.url, "--receiver", "third").exit_code == 0
         assert receiver.keys[9:] == keys(5)
-        nobody = send(settings, tmp_path, receiver.url, "--topic-prefix", "nobody")
-        assert nobody.exit_code and "does not have the topic nobody.alerts" in " ".join(nobody.output.split())
+        nowhere = send(settings, tmp_path, receiver.url, "--topic-prefix", "nowhere")
+        assert nowhere.exit_code and "does not have the topic nowhere.alerts" in " ".join(nowhere.output.split())
 
     tell(settings, alert(6))
     with receiving(lambda n: 503 if n else 204) as receiver:

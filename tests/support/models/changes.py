@@ -82,8 +82,8 @@ class Deletion:
 class Model:
     """window: of stream time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
     shards, block: several that keep get the removals and the decisions when the second block after it begins.
-    compare: how similar two are, the Jaccard similarity of their words if nothing else is said. stays: whether who
-    comes is kept beside one that he is similar to, as he contains it. keep: which copy is kept. per_source: one of each
+    compare: how similar two are, the Jaccard similarity of their words if nothing else is said. stays: whether
+    a document is kept beside a similar one that it contains. keep: which copy is kept. per_source: one of each
     source."""
 
     def __init__(
@@ -227,8 +227,8 @@ class Model:
         )
 
     def _representative_of(self, group: int) -> Seen | None:
-        """Who takes the place of the one who stood for a group: its member that was dropped first. Of several shards,
-        each knows the oldest one that it has."""
+        """The next representative of a group: its member that was dropped first. Each of several shards takes the
+        oldest one that it has."""
         members = [m for m in self._visible() if m.verdict.group == group and m.dropped >= 0]
         representative = min(members, key=lambda member: member.seq if self.block else member.dropped, default=None)
         if representative is not None:

@@ -12,9 +12,11 @@ import random
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stream_lsh.errors import StreamLshError
 from support.simulation import coverage, wire
 from support.simulation.coverage import Triple
 from support.simulation.network import GOOD, Fault, Outcome
@@ -72,7 +74,7 @@ class Faults:
     Attributes:
         workers: as they are now; one that was killed has a successor in its place.
         met: what has happened, where.
-        drained, filled: the ends of workers that were asked to stop, and of those whose disk was full.
+        left: workers that were asked to stop. Faults meet them until they have ended.
     """
 
     def __init__(self, pipeline: Pipeline, workers: list[Worker], aims: list[Aim]) -> None:
@@ -81,12 +83,14 @@ class Faults:
         self.chance = random.Random(self.world.chance.random())
         self.met: list[Triple] = []
         self.slowed: dict[Process, float] = {}  # until when
-        self.drained: list[asyncio.Future[None]] = []
-        self.filled: list[asyncio.Future[None]] = []
+        self.left: list[Worker] = []
+        self._filled: list[Worker] = []  # whose disk was full
         self._seen: dict[Process, _Seen] = {}
         self._open = 0
         self._tasks: list[asyncio.Task[None]] = []
         pipeline.cluster.network.fault = self._decide
+        for role, since in [(aim.role, aim.since) for aim in aims if aim.state == "leaving"]:
+            self.later(since + self.chance.uniform(0, LONGEST / 2), partial(self._let_leave, role))
 
     @property
     def over(self) -> bool:
@@ -96,6 +100,40 @@ class Faults:
     def end(self) -> None:
         """Nothing more happens."""
         self.aims.clear()
+
+    async def ended(self) -> None:
+        """Wait until all workers have ended that were asked to.
+
+        Raises:
+            StreamLshError: one could not go on, for another reason than its full disk.
+        """
+        for worker in [*self.left, *self.workers]:
+            if not worker.process.killed:
+                try:
+                    await worker.ended
+                except StreamLshError as error:
+                    if worker not in self._filled or "make room on the disk" not in str(error):
+                        raise
+
+    def leave(self, worker: Worker) -> None:
+        """Ask a worker to stop."""
+        self.left.append(worker)
+        worker.stop()
+
+    def succeed(self, worker: Worker, folder: Path | None) -> None:
+        """Start another worker in the place of this one."""
+        self.workers[self.workers.index(worker)] = self.pipeline.start(*worker.roles, folder=folder)
+
+    def _let_leave(self, role: str) -> None:
+        worker = min((one for one in self.workers if role in one.roles), key=lambda one: len(one.roles))
+        if not worker.process.killed:
+            self.leave(worker)
+            self.succeed(worker, None)
+
+    def fill(self, worker: Worker) -> None:
+        """Let the disk of a worker be full."""
+        self._filled.append(worker)
+        self.pipeline.full.add(worker.folder)
 
     def seen(self, process: Process) -> _Seen:
         return self._seen.setdefault(process, _Seen())
@@ -113,19 +151,15 @@ class Faults:
         self._tasks.append(self.world.main.loop.create_task(wait()))
 
     def replace(self, worker: Worker, folder: Path | None) -> None:
-        """Kill a worker, and start it again a while later with this folder; nothing, if another has taken its place."""
-        if worker.process.killed or worker not in self.workers:
+        """Kill a worker, and start it again a while later with this folder, unless another has taken its place."""
+        if worker.process.killed or worker.ended.done():
             return
         worker.process.kill()
-        place = self.workers.index(worker)
-
-        def again() -> None:
-            self.workers[place] = self.pipeline.start(*worker.roles, folder=folder)
-
-        self.later(self.chance.uniform(0, 8), again)
+        if worker in self.workers:
+            self.later(self.chance.uniform(0, 8), partial(self.succeed, worker, folder))
 
     def _decide(self, process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
-        worker = next((one for one in self.workers if one.process is process), None)
+        worker = next((one for one in [*self.workers, *self.left] if one.process is process), None)
         if worker is None or process.killed:
             return GOOD
         self._learn(self.seen(process), ask)
@@ -184,17 +218,15 @@ def disk_older(hit: Hit) -> Outcome:
 def disk_full(hit: Hit) -> Outcome:
     """For a while; then there is room, and the worker is started again with its disk."""
     faults, worker = hit.faults, hit.worker
-    faults.pipeline.full.add(worker.folder)
+    faults.fill(worker)
 
     async def again() -> None:
         faults.pipeline.full.discard(worker.folder)
-        worker.stop()
+        faults.leave(worker)
         while not worker.ended.done() and not worker.process.killed:
             await asyncio.sleep(0.1)
-        if worker.process.killed or worker not in faults.workers:
-            return  # another fault has started it again
-        faults.filled.append(worker.ended)
-        faults.workers[faults.workers.index(worker)] = faults.pipeline.start(*worker.roles, folder=worker.folder)
+        if worker in faults.workers and not worker.process.killed:  # no other fault has started it again
+            faults.succeed(worker, worker.folder)
 
     faults.later(faults.chance.uniform(0.5, LONGEST), again)
     return GOOD
@@ -202,11 +234,9 @@ def disk_full(hit: Hit) -> Outcome:
 
 def drained(hit: Hit) -> Outcome:
     """Asked to stop, and started again."""
-    faults, worker = hit.faults, hit.worker
-    place = faults.workers.index(worker)
-    faults.drained.append(worker.ended)
-    worker.stop()
-    faults.workers[place] = faults.pipeline.start(*worker.roles, folder=None)
+    if hit.worker in hit.faults.workers:
+        hit.faults.leave(hit.worker)
+        hit.faults.succeed(hit.worker, None)
     return GOOD
 
 
@@ -216,8 +246,7 @@ def joined(hit: Hit) -> Outcome:
 
     def begin() -> None:
         other = faults.pipeline.start(*ROLES)
-        faults.drained.append(other.ended)
-        faults.later(faults.chance.uniform(0.5, LONGEST), other.stop)
+        faults.later(faults.chance.uniform(0.5, LONGEST), lambda: faults.leave(other))
 
     faults.later(0.0, begin)
     return GOOD

@@ -104,7 +104,8 @@ class Transport(asyncio.Transport):
             if fields is not None and not self.closed:
                 self._back = _after(self._back, Clock.now + network.world.latency() + outcome.late)
                 self.loop.call_at(self._back, self._deliver, wire.encoded(head, fields))
-            network.loop.call_soon(self._next)
+            if self._waiting:
+                network.loop.call_soon(self._next)
             return None
 
         self.node.serve(head, ask, reply)

@@ -11,13 +11,14 @@ A scenario names what it takes, as a test names its fixtures: `fixtures.given`, 
 which have to be values of JSON.
 
 Each seed runs in a process that a server forks: one that has substituted the clock (`clock`), imported everything, and
-gone no further. So a start costs nothing, and a seed finds the same memory each time. As a program, this module is the
-server. With SIMULATION_TRACE set, a trace has every request.
+gone no further but that it loads the kernels that earlier seeds have used. So a start costs nothing. As a program, this
+module is the server. With SIMULATION_TRACE set, a trace has every request.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
 import faulthandler
 import functools
 import gc
@@ -25,6 +26,7 @@ import inspect
 import json
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -111,7 +113,7 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment | {"PYTHONHASHSEED": "0", "AIOKAFKA_NO_EXTENSIONS": "1", "PYTHONPATH": folders},
+            env=environment | {"PYTHONHASHSEED": "0", "PYTHONPATH": folders},
         )
     assert _server.stdin is not None and _server.stdout is not None
     asked = [asdict(Schedule(one) if isinstance(one, int) else one) for one in schedules]
@@ -141,11 +143,15 @@ def main() -> None:
 
     clock.install()
     import aiokafka.admin  # bind the virtual clock
+    from aiokafka.producer import message_accumulator
+    from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
-    from support.kafka import brokers
+    message_accumulator.DefaultRecordBatchBuilder = _DefaultRecordBatchBuilderPy  # the compiled one has its own clock
+    from support.kafka import brokers, stages
     from support.simulation import cluster
 
     assert aiokafka and brokers and cluster  # what a seed imports itself could take from its randomness
+    stages.warm = lambda: None  # virtual time does not wait for a compiler
     logging.getLogger().addHandler(logging.NullHandler())
     warnings.simplefilter("ignore")
     modules: dict[str, tuple[ModuleType, Fixtures]] = {}
@@ -156,6 +162,7 @@ def main() -> None:
             with found.collecting():
                 modules[path] = _module(path), found
         module, fixtures = modules[path]
+        inspect.getmodule(sys._getframe())  # it looks at all modules once; Faust asks it for each app
         work = functools.partial(_run, getattr(module, name).scenario, fixtures, parameters)
         print(json.dumps(_forked(work, [Schedule(**one) for one in asked], options)), flush=True)
 
@@ -199,7 +206,25 @@ def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> l
         os.waitpid(pid, 0)
         del running[place]
         results[place] = json.loads(data) if data else {"seed": schedules[place].seed, "error": "its process has died"}
+        for name, kernel, arguments in pickle.loads(base64.b64decode(results[place].pop("kernels", _NONE))):
+            if name in sys.modules:  # an import could take from a later seed's randomness
+                vars(sys.modules[name])[kernel].compile(arguments)
     return [results[place] for place in range(len(schedules))]
+
+
+_NONE = base64.b64encode(pickle.dumps([]))
+
+
+def _kernels() -> list[tuple[str, str, tuple[Any, ...]]]:
+    """The kernels that are compiled: module, name, and types of the arguments."""
+    from stream_lsh.hashing.compiler import Kernel
+
+    return [
+        (name, key, arguments)
+        for name, module in sys.modules.items() if name.startswith("stream_lsh.")
+        for key, kernel in vars(module).items() if isinstance(kernel, Kernel)
+        for arguments in kernel.overloads
+    ]  # fmt: skip
 
 
 class _Warnings(logging.Handler):
@@ -240,7 +265,8 @@ def _child(work: Work, schedule: Schedule, options: dict[str, Any], end: int) ->
         error = "\n".join([traceback.format_exc(), *world.trace[-LAST_LINES:], *world.warnings[-LAST_LINES:]])
     result = {
         "seed": world.seed, "error": error, "value": value, "digest": None if world.late else world.digest,
-        "steps": world.steps, "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
+        "kernels": base64.b64encode(pickle.dumps(_kernels())).decode(), "steps": world.steps,
+        "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
     }  # fmt: skip
     if os.environ.get("SIMULATION_TRACE"):
         result["trace"] = world.trace

@@ -15,6 +15,7 @@ import hashlib
 import heapq
 import random
 from asyncio import events
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -58,11 +59,12 @@ class _Task(_Numbered, asyncio.Task[Any]):
 class Loop(asyncio.BaseEventLoop):
     """The event loop of one thread of a simulated process. The world runs it, a callback at a time."""
 
+    _ready: deque[asyncio.Handle]
+
     def __init__(self, world: World, process: Process) -> None:
+        self.world, self.process, self.ended = world, process, False
         super().__init__()
-        self.world, self.process = world, process
         self._executors: dict[Any, float] = {}  # when each has done its work; not by its address, which is given again
-        world.loops.append(self)
         process.loops.append(self)
 
     def time(self) -> float:
@@ -80,15 +82,38 @@ class Loop(asyncio.BaseEventLoop):
         number = self.world.number()
         return _Task(coro, loop=self, name=name or f"Task-{number}", context=context, number=number)
 
-    def _write_to_self(self) -> None:
-        """Nothing sleeps that would have to be woken."""
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self.put(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self.world.wait(when, timer, self)
+        return timer
+
+    def put(self, handle: asyncio.Handle) -> None:
+        """Let the world run this callback."""
+        if not self._ready and not self.ended:
+            self.world.ready.append(self)
+        self._ready.append(handle)
+
+    def take(self) -> asyncio.Handle:
+        """The next callback."""
+        handle = self._ready.popleft()
+        if not self._ready:
+            self.world.ready.remove(self)
+        return handle
 
     def run_until_complete(self, future: Any) -> Any:
         raise RuntimeError("the world runs its loops (World.run)")
 
     def close(self) -> None:
-        if self in self.world.loops:
-            self.world.loops.remove(self)
+        self.ended = True
+        if self in self.world.ready:
+            self.world.ready.remove(self)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         """Run it inline, after a delay by the seed; the calls of one executor one after the other."""
@@ -180,6 +205,7 @@ class World:
 
     Attributes:
         network: connects processes with nodes of Kafka; `broker.Cluster` sets it.
+        ready: the loops that have callbacks to run, also those of frozen processes.
         warnings: of the roles, with the time; not part of the digest, as their texts may have addresses.
         late: why it has to end at once, if it has.
         schedule: its seed, and what is left out.
@@ -193,7 +219,8 @@ class World:
         self.schedule = schedule
         self.seed, self.chance = schedule.seed, random.Random(schedule.seed)
         random.seed(schedule.seed)
-        self.loops: list[Loop] = []
+        self.ready: list[Loop] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Loop]] = []
         self.graves: list[Any] = []
         self.trace: list[str] = []
         self.steps = 0
@@ -252,51 +279,49 @@ class World:
             Stuck: nobody can do anything any more, or so many virtual seconds have gone by.
         """
         task, end = self.main.loop.create_task(work), Clock.now + seconds
-        while not task.done():
-            if Clock.now > end:
-                raise Stuck(self._told(f"after {seconds:g} s it goes on"))
-            if self.late:
-                raise Stuck(self._told(self.late))
-            if not self._step():
-                raise Stuck(self._told("everything waits, and no timer is set"))
+        before, running = self._current, events._get_running_loop()
+        try:
+            while not task.done():
+                if Clock.now > end:
+                    raise Stuck(self._told(f"after {seconds:g} s it goes on"))
+                if self.late:
+                    raise Stuck(self._told(self.late))
+                if not self._step():
+                    raise Stuck(self._told("everything waits, and no timer is set"))
+        finally:
+            self._current, Clock.skew = before, before.skew
+            events._set_running_loop(running)
         return task.result()
 
     def _told(self, what: str) -> str:
         return "\n".join([f"seed {self.seed}: {what}", *self.trace[-LAST_LINES:]])
 
+    def wait(self, when: float, timer: asyncio.TimerHandle, loop: Loop) -> None:
+        """Let a loop run the callback of a timer when it falls due."""
+        heapq.heappush(self._timers, (when, self.number(), timer, loop))
+
     def _step(self) -> bool:
-        """Run one callback. Returns whether there was one, or a timer."""
-        ready = []
-        for loop in self.loops:
-            if loop.process.frozen:
-                continue
-            timers = loop._scheduled
-            while timers and (timers[0]._cancelled or timers[0]._when <= Clock.now):
-                timer = heapq.heappop(timers)
-                timer._scheduled = False
-                if not timer._cancelled:
-                    loop._ready.append(timer)
-            if loop._ready:
-                ready.append(loop)
+        """Run one callback, or wait for the next timer. Returns whether there was one."""
+        timers = self._timers
+        while timers and timers[0][0] <= Clock.now:
+            _, _, timer, loop = heapq.heappop(timers)
+            if not timer._cancelled:
+                loop.put(timer)
+        ready = [loop for loop in self.ready if not loop.process.frozen]
         if not ready:
-            due = [loop._scheduled[0]._when for loop in self.loops if loop._scheduled and not loop.process.frozen]
-            if due:
-                Clock.now = max(Clock.now, min(due))
-            return bool(due)
+            while timers and (timers[0][2]._cancelled or timers[0][3].ended):
+                heapq.heappop(timers)
+            if timers:
+                Clock.now = timers[0][0]
+            return bool(timers)
         Clock.now += STEP
-        loop = ready[0] if len(ready) == 1 else self.chance.choice(ready)
-        handle = loop._ready.popleft()
-        if handle._cancelled:
-            return True
-        self.steps += 1
-        before, self._current = self._current, loop.process
-        Clock.skew = loop.process.skew
-        events._set_running_loop(loop)
-        try:
+        loop = ready[int(self.chance.random() * len(ready))] if len(ready) > 1 else ready[0]
+        handle = loop.take()
+        if not handle._cancelled:
+            self.steps += 1
+            self._current, Clock.skew = loop.process, loop.process.skew
+            events._set_running_loop(loop)
             handle._run()
-        finally:
-            events._set_running_loop(None)
-            self._current, Clock.skew = before, before.skew
         return True
 
 
