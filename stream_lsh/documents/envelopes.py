@@ -166,10 +166,10 @@ class _Events(NamedTuple):
                         if chosen:
                             heads[i] = orjson.dumps({name: value.decode() for name, value in chosen})[:-1]
             some = np.flatnonzero([not headers for headers in self.headers])
-        names = [*dict.fromkeys((*REQUIRED, "data", *attributes.values()))]
+        names = [*dict.fromkeys((*REQUIRED, "data", "data_base64", *attributes.values()))]
         found = _Scan.of(self.data, self.starts[some], self.ends[some], names)
         named = found.spans[:, :4]
-        inside = found.objects(4) & found.equal(0, b'"1.0"')
+        inside = found.objects(4) & (found.kinds[:, 5] == MISSING) & found.equal(0, b'"1.0"')
         inside &= np.all((found.kinds[:, :4] == PLAIN) & (named[..., 1] - named[..., 0] > 2), axis=1)
         read[some] = inside
         self._move(some[inside], found.spans[inside, 4])

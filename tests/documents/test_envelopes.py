@@ -99,6 +99,12 @@ def test_attributes_come_before_the_fields_of_a_document() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("named", [{}, {"source_field": "ce_source"}])
+def test_data_in_base64_counts_before_other_data(named: dict[str, Any]) -> None:
+    event = {**EVENT, "data": ROW, "data_base64": "eyJpZCI6NywidGV4dCI6ImEifQ=="}
+    assert parsed([event], envelope="cloudevents", **named).texts == b"a"
+
+
 def test_data_that_is_text_is_the_field_data() -> None:
     text = [*HEADERS, ("content-type", b"text/plain")]
     values = [b"plain \xc3\xa4", b"\xff", {**EVENT, "data": "said"}]
