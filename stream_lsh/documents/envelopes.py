@@ -238,8 +238,9 @@ class _Scan(NamedTuple):
             np.frombuffer(data, np.uint8), np.zeros((n, width, 2), np.int64), np.empty((n, width), np.uint8),
             np.empty(n, np.uint8),
         )  # fmt: skip
-        joined = np.frombuffer("".join(names).encode(), np.uint8)
-        name_ends = np.cumsum(list(map(len, names)), dtype=np.int64)
+        encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+        joined = np.frombuffer(b"".join(encoded), np.uint8)
+        name_ends = np.cumsum(list(map(len, encoded)), dtype=np.int64)
         scan_lines(found.buffer, starts, ends, joined, name_ends, found.spans, found.kinds, found.status)
         found.kinds[found.status != ACCEPTED] = MISSING
         return found
@@ -272,7 +273,7 @@ def _is_plain(given: Mapping[str, bytes | None], chosen: Sequence[tuple[str, byt
 def _after(head: bytes, rest: bytes) -> bytes:
     """An object with more members before its own. head: these, with the bracket before them. rest: all of the object
     but its first bracket."""
-    return b"".join((head, b"" if rest.lstrip() == b"}" else b",", rest))
+    return b"".join((head, b"" if rest.strip() == b"}" else b",", rest))
 
 
 def _payload(event: dict[str, object], own: str | None = None) -> dict[str, object]:

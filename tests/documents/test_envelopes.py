@@ -99,6 +99,14 @@ def test_attributes_come_before_the_fields_of_a_document() -> None:
     }  # fmt: skip
 
 
+def test_attributes_with_other_letters_and_empty_documents() -> None:
+    named: dict[str, Any] = {"text_fields": ("ce_subject",), "id_field": "ce_id", "match_within": ("ce_größe", "ce_zz")}
+    events: list[object] = [{**EVENT, "größe": "g", "zz": "z", "subject": "s", "data": ROW}, b"{} ", b"{}\n"]
+    headers = [[], *[[*HEADERS, ("ce_subject", b"s")]] * 2]
+    found = parsed(events, headers=headers, envelope="cloudevents", **named)
+    assert list(found.scopes) == [b'"g","z"', *[b"null,null"] * 2] and found.texts == b"sss" and not found.rejected
+
+
 @pytest.mark.parametrize("named", [{}, {"source_field": "ce_source"}])
 def test_data_in_base64_counts_before_other_data(named: dict[str, Any]) -> None:
     event = {**EVENT, "data": ROW, "data_base64": "eyJpZCI6NywidGV4dCI6ImEifQ=="}

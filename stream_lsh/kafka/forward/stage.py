@@ -298,7 +298,8 @@ class PairedAssignor(RangePartitionAssignor):  # type: ignore[misc]  # aiokafka 
     Kafka's range assignor assigns each topic separately. While documents has more partitions than verdicts, a member
     would get different partitions of the two. A partition is assigned if verdicts has it, and a documents topic.
 
-    It has the name of Kafka's assignor: workers of an earlier revision know only that one.
+    It has the name of Kafka's assignor: workers of an earlier revision know only that one. Offering both does not work:
+    aiokafka joins the group once per assignor, and two members may expel each other for minutes.
     """
 
     verdicts: ClassVar[str]

@@ -110,7 +110,10 @@ class Note:
                 found["fingerprint"], found["format"], found["partitioner"], last,
                 found.get("begun", False), found.get("paused", 0), found.get("number", 0),
             )  # fmt: skip
-        raise StoreError(f"the commits of the consumer group {group} are not from signers ({text[:80]!r}): delete it")
+        raise StoreError(
+            f"the commits of the consumer group {group} are not from signers ({text[:80]!r}): stop them and set its "
+            "positions again with kafka-consumer-groups.sh --reset-offsets --to-current --execute"
+        )
 
     def check_number(self, number: int, source: str) -> None:
         """Check that the topic has this number among the documents topics.
@@ -244,7 +247,8 @@ def beginning(
     else:
         # If frames are lost, return to what was accepted. What is signed twice counts once.
         back = resign and accepted is not None and accepted < position
-        found = Beginning(accepted or 0 if back else position, last=None if back else note.last)
+        moved = note.last is not None and note.last.offset >= position  # back by hand, with the note as it was
+        found = Beginning(accepted or 0 if back else position, last=None if back or moved else note.last)
     begin = bounds[0]
     if missing := READING.missing(partition, found.position, bounds, settings.accept_deleted_records):
         warning = f"{where}: continuing without {missing} documents from offset {found.position} on"

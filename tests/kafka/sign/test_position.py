@@ -51,7 +51,7 @@ WITHOUT_PARTITIONER = f'{{"version":2,"fingerprint":"{PRINT}","format":"json"}}'
 
 @pytest.mark.parametrize("text", ["{", "{}", WITHOUT_PARTITIONER])
 def test_what_is_no_note(text: str) -> None:
-    with pytest.raises(StoreError, match=r"group news\.sign are not from signers .*delete it"):
+    with pytest.raises(StoreError, match=r"group news\.sign are not from signers .*--to-current --execute"):
         Note.of(text, "news.sign")
     with pytest.raises(StoreError, match=r"news\.sign were written by version 3, this is 2: upgrade this worker"):
         Note.of('{"version":3,"what":1}', "news.sign")
@@ -117,6 +117,7 @@ def test_what_tells_a_record_from_another() -> None:
         ((4, BEGUN), 15, (4, 20), {}, Beginning(15)),
         ((10, READ), 15, (0, 20), {}, Beginning(10, CONTINUES, LAST, again=True)),
         ((10, READ), None, (0, 10), {}, Beginning(10, CONTINUES, LAST, again=True)),
+        ((4, READ), 10, (0, 20), {}, Beginning(4)),  # moved back, with its note
         ((12, READ), 12, (9, 12), {}, Beginning(12, CONTINUES, LAST, again=True)),
         ((12, READ), 12, (10, 12), {}, Beginning(12, CONTINUES, LAST)),  # retention has taken it
         ((10, Note(PRINT, None, None)), 10, (0, 20), {}, Beginning(10)),
