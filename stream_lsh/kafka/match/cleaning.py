@@ -45,7 +45,7 @@ class Cleaning:
         limit: bytes of the changelog below which its size does not count. None: it never does.
         volume: of the changelog.
         forgetting: the window of the shard; None: no window.
-        unfinished: a snapshot to be continued, see `Copy.unfinished`.
+        unfinished: a snapshot to be continued, see `Cycle.unfinished`.
     """
 
     def __init__(
