@@ -295,7 +295,8 @@ class Erasing:
         done = (self._store.named(ERASED_VERSIONS) or 0) + self.erased
         values: dict[bytes, bytes | None] = {name_key(ERASED_VERSIONS): orjson.dumps(done), name_key(PROGRESS): None}
         self._store.write(values, map(name_key, names))
-        self._spans.append((name_key(names[0]), name_key(names[-1]) + b"\0"))
+        if names:  # with a window they may have left it meanwhile
+            self._spans.append((name_key(names[0]), name_key(names[-1]) + b"\0"))
         self.erased, self._front = 0, self._front if self._deletes_entries else ""
 
     def _letters(self, current: Pass) -> bool:

@@ -5,7 +5,7 @@ snapshot would be."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stream_lsh.index.erasure.eraser import Erasing
@@ -45,7 +45,7 @@ class Cleaning:
         limit: bytes of the changelog below which its size does not count. None: it never does.
         volume: of the changelog.
         forgetting: the window of the shard; None: no window.
-        unfinished: a snapshot to be continued, see `Copy.unfinished`.
+        unfinished: a snapshot to be continued, see `Cycle.unfinished`.
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class Cleaning:
         self._every = every
         self._limit = limit
         self._volume = volume
-        self._waiting = Counter[int]()  # weights of the versions in the queue, by the number of rows at their deletion
+        # Weights of the versions in the queue, by the number of rows at their deletion; None: to be read from there.
+        self._waiting: Counter[int] | None = None
         self._debt = 0
         self._answered = -1
         self._looked = -_ALWAYS
@@ -72,7 +73,6 @@ class Cleaning:
         # Versions that were deleted below this row count are being erased.
         self._before = None if unfinished is None else unfinished[0].before
         self._records: Iterator[Base] | None = None
-        self._weigh_all()
 
     @property
     def erasing(self) -> Erasing:
@@ -92,23 +92,21 @@ class Cleaning:
         """A change of this size was stored, with these facts for the queue."""
         self._erasing.added(waits)
         self._debt += PACE * size
-        if self._limit is not None:
-            for name, fact in waits.items():
-                self._weigh(entry_of(name, fact))
+        if self._waiting is not None:
+            self._weigh(self._waiting, (entry_of(name, fact) for name, fact in waits.items()))
 
-    def _weigh_all(self) -> None:
-        self._waiting.clear()
-        for entry in queue_entries(self._store) if self._limit is not None else ():
-            self._weigh(entry)
+    def _weigh(self, waiting: Counter[int], entries: Iterable[QueueEntry]) -> None:
+        for entry in entries:
+            rows, begins = entry.versions[:2]
+            rows = rows[(begins != REPRESENTATIVE_ROW) & (rows >= self._shard.first)]
+            waiting[entry.place.there // _ROWS] += int(weights(self._shard.stored.at(rows)[:, FLAGS]).sum())
 
-    def _weigh(self, entry: QueueEntry) -> None:
-        rows, begins = entry.versions[:2]
-        rows = rows[(begins != REPRESENTATIVE_ROW) & (rows >= self._shard.first)]
-        self._waiting[entry.place.there // _ROWS] += int(weights(self._shard.stored.at(rows)[:, FLAGS]).sum())
-
-    def _weighed(self, first: int) -> int:
-        """The weight of the versions that were deleted when the shard had more than `first` rows."""
-        for there in [there for there in self._waiting if there < first // _ROWS]:
+    def _weighed(self) -> int:
+        """The weight of the versions that wait, without those that have left the window."""
+        if self._waiting is None:
+            self._waiting = Counter()
+            self._weigh(self._waiting, queue_entries(self._store))
+        for there in [there for there in self._waiting if there < self._shard.first // _ROWS]:
             del self._waiting[there]
         return self._waiting.total()
 
@@ -147,7 +145,7 @@ class Cleaning:
         size, shard = self._volume.size, self._shard
         if self._limit is None or size < self._limit:
             return False
-        waiting, rows = self._weighed(shard.first), shard.count - shard.first
+        waiting, rows = self._weighed(), shard.count - shard.first
         return size >= BEGIN_SHARE * self._volume.lives(waiting, rows, shard.rows.recent[0].nbytes)
 
     def _due(self, now: float, large: bool) -> int | None:
@@ -249,6 +247,6 @@ class Cleaning:
         """The snapshot counts: everything due is erased."""
         assert self._before is not None
         self._erasing.forget([place.name for place in places(self._store) if place.there < self._before])
-        self._weigh_all()
+        self._waiting = None
         self._cycle.at = self._at
         self._before = self._records = None

@@ -6,8 +6,7 @@ A change is applied only if its predecessor is the last frame applied (the chain
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from stream_lsh.kafka.match.based import erased_by, overwrite, purge
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
-from stream_lsh.kafka.match.volume import Amount, Volume, amount_of
+from stream_lsh.kafka.match.volume import Amount, Volume
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, record_of
 from stream_lsh.wire.changes import Change
@@ -118,9 +117,7 @@ class Copy:
             self.cycle = Cycle(facts.get("placed", -1 if self.last < 0 else None))
         began = facts.get("began")
         self.began = None if began is None else Mark(*began)
-        self.volume = Volume(facts.get("bytes"))
-        self._unplaced: deque[tuple[int | Mark, Amount]] = deque()  # what was made here and is not confirmed
-        self._unread = 0  # bytes of parts of the next record
+        self.volume = Volume(facts.get("bytes"), counts=limit is not None)
         self.now: float = facts.get("now", 0.0)
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
@@ -191,7 +188,7 @@ class Copy:
             if self.changelog_offset is not None and end <= self.changelog_offset:
                 continue
             applied.size += len(record)
-            self._unread += len(record)
+            self.volume.read(len(record))
             try:
                 found = self._parts.read(end, record, record_of)
             except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
@@ -256,17 +253,7 @@ class Copy:
         elif self.forgetting is not None:
             self.forgetting.placed(change.offset, offset)
         new = self.cycle.last_frame == change.offset != placed
-        self._count_change(self._amount(change.values if new else {}, self._unread))
-        self._unread = 0
-
-    def _made_here(self, what: int | Mark, values: Mapping[bytes, bytes], record: bytes) -> bytes:
-        """Note what a record has that is to be sent, and return it."""
-        if self._limit is not None:
-            self._unplaced.append((what, self._amount(values, len(record))))
-        return record
-
-    def _amount(self, values: Mapping[bytes, bytes], size: int) -> Amount:
-        return amount_of(values if self._limit is not None else {}, size)
+        self._count_change(self.volume.whole(change.values if new else {}))
 
     def _count_base(self, offset: int, mark: Mark, amount: Amount) -> bool:
         """The next record is a snapshot record. Returns whether it completes a snapshot that counts."""
@@ -275,16 +262,6 @@ class Copy:
         counts = self.cycle.base(offset, mark)
         self.volume.snapshot(mark.part, amount, counts=counts)
         return counts
-
-    @property
-    def unfinished(self) -> tuple[Mark, int] | None:
-        """A snapshot that was begun, and can be continued from a row on: its first record, and the row."""
-        begun, began = self.cycle.begun, self.began
-        if begun is None or began is None or self.cycle.taking is not None:
-            return None
-        if (begun.frame, begun.last) != (began.frame, began.last) or begun.next == began.first:
-            return None  # what comes before the rows may be missing
-        return began, begun.next
 
     def _count_change(self, amount: Amount) -> None:
         self.volume.change(amount)
@@ -334,8 +311,7 @@ class Copy:
             values |= erased_by(base, self.store, self.folder, lines, shape)
             if self._anew is not None:
                 self._anew += values
-        counts = self._count_base(offset, mark, self._amount(base.values, self._unread))
-        self._unread = 0
+        counts = self._count_base(offset, mark, self.volume.whole(base.values))
         if mark.part == ENDS:
             if self.cycle.taking is None:
                 rare, passed = folded(self.store, self.number, trimmed=self._base > 0)
@@ -420,7 +396,7 @@ class Copy:
             return False
         if changelog_offset > reached:
             self.cycle.interrupt()
-        amount = self._placed(what)
+        amount = self.volume.placed(what)
         if isinstance(what, Mark):
             counts = changelog_offset == reached and self._count_base(changelog_offset, what, amount)
         else:
@@ -434,14 +410,6 @@ class Copy:
         if isinstance(what, Mark) and what.part == ENDS and not counts:
             raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
         return counts
-
-    def _placed(self, what: int | Mark) -> Amount:
-        """The amount of a record that was made here. Those before it, if any, were read."""
-        while self._unplaced:
-            made, amount = self._unplaced.popleft()
-            if made == what:
-                return amount
-        return self._amount({}, 0)
 
     def agrees(self, records: Iterable[tuple[int, bytes]], *, whole: bool = True) -> bool:
         """Whether records that another worker has written before our next change do not matter: they are changes of
@@ -478,7 +446,7 @@ class Copy:
             facts["window"] = self.forgetting.facts
         if self._made["format"] == CLEANED:
             facts["cleaning"], facts["now"], facts["began"] = self.cycle, self.now, self.began and [*self.began]
-        if self._limit is not None:
+        if self.volume.counts:
             facts["bytes"] = self.volume.facts
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 

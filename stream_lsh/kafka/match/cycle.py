@@ -68,6 +68,19 @@ class Cycle:
         """There are records of another owner. The snapshot in progress does not count."""
         self.begun = None
 
+    def unfinished(self, began: Mark | None) -> tuple[Mark, int] | None:
+        """The snapshot in progress, if it can be continued from a row on: its first record, and the row.
+
+        Args:
+            began: the first record of the latest snapshot, if it is known.
+        """
+        begun = self.begun
+        if begun is None or began is None or self.taking is not None:
+            return None
+        if (begun.frame, begun.last) != (began.frame, began.last) or begun.next == began.first:
+            return None  # what comes before the rows may be missing
+        return began, begun.next
+
     def base(self, offset: int, mark: Mark) -> bool:
         """The next record is a snapshot record. Returns whether it completes a snapshot that counts."""
         begun = self.begun

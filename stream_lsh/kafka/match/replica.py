@@ -142,7 +142,7 @@ class Replica(Copy):
             )  # fmt: skip
             self._cleaning = Cleaning(
                 self.store, shard, key, self._answers, erasing, self.cycle, self._erase_after, self._limit,
-                self.volume, self.forgetting, self.unfinished,
+                self.volume, self.forgetting, self.cycle.unfinished(self.began),
             )  # fmt: skip
             self._appended = max(self.now, latest_deletion(self.store, self._appended))
         return shard
@@ -178,14 +178,14 @@ class Replica(Copy):
         base = self._cleaning.step(self.now, self.last, deletes)
         if base is None:
             return None
-        record = self._made_here(base.mark, base.values, base.encode(self.settings))
+        record = self.volume.made(base.mark, base.values, base.encode(self.settings))
         self._cleaning.pay(len(record))
         return base.mark, record
 
     def deactivate(self) -> None:
         """Close the shard. The store stays open. A merge in progress is dropped, and done again later."""
         shard, workers, self._shard, self._workers = self._shard, self._workers, None, None
-        self._unplaced.clear()
+        self.volume.forget_made()
         cleaning, self._cleaning = self._cleaning, None
         if shard is None or workers is None:
             return
@@ -313,7 +313,7 @@ class Replica(Copy):
         self.torn = False
         shard.committed()
         self._leaving.add(expired)
-        record = self._made_here(change.offset, values, change.encode(self.settings))
+        record = self.volume.made(change.offset, values, change.encode(self.settings))
         if self._cleaning is not None:
             self._cleaning.added(waits, len(record))
         if shard.full:
@@ -396,7 +396,7 @@ class Replica(Copy):
         change = self._answers.change(offset, self._key, self._flushed)
         if change is None:
             return Answer(offset, predecessor, None, None)
-        record = self._made_here(offset, change.values, change.encode(self.settings))
+        record = self.volume.made(offset, change.values, change.encode(self.settings))
         return Answer(offset, predecessor, record, change.reply)
 
     def _flushed(self, first: int, last: int) -> bytes:

@@ -6,6 +6,7 @@ change has the ids and texts of many rows, and their sizes are known as numbers 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from stream_lsh.index.rows.layout import DELETED, ERASED, FLAGS, REPRESENTATIVE, SIZE_BITS
 from stream_lsh.index.rows.row_file import unpacked
 from stream_lsh.index.store.rocksdb import FREQUENCIES, IDS, ROWS, TEXTS
-from stream_lsh.wire.bases import BEGINS
+from stream_lsh.wire.bases import BEGINS, Mark
 
 BEGIN_SHARE = 1.6  # a snapshot begins when the changelog is so many times as large as the snapshot would be
 PACE = 4  # bytes of a snapshot for each byte of the changes that are written meanwhile
@@ -52,9 +53,13 @@ class Volume:
 
     Args:
         known: as `facts` gave it; None: nothing was counted yet.
+        counts: whether anything is counted.
     """
 
-    def __init__(self, known: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, known: Mapping[str, Any] | None, *, counts: bool) -> None:
+        self.counts = counts
+        self._made: deque[tuple[int | Mark, Amount]] = deque()  # records that were made here and are not placed
+        self._read = 0  # bytes that were read of the next record
         known = known or {"now": [0] * 5, "base": [0] * 5, "begun": [0] * 5, "taken": [0] * 5, "segments": {}}
         self._now = _amount(known["now"])  # of all changes, and the bytes of all records
         self._base = _amount(known["base"])  # the same where the needed part begins, without what its snapshot has
@@ -69,6 +74,33 @@ class Volume:
             "now": self._now.tolist(), "base": self._base.tolist(), "begun": self._begun.tolist(),
             "taken": self._taken.tolist(), "segments": {str(n): there.tolist() for n, there in self._segments.items()},
         }  # fmt: skip
+
+    def made(self, what: int | Mark, values: Mapping[bytes, bytes], record: bytes) -> bytes:
+        """Note a record that is to be sent, and return it. what: its frame, or what it is of a snapshot."""
+        if self.counts:
+            self._made.append((what, amount_of(values, len(record))))
+        return record
+
+    def placed(self, what: int | Mark) -> Amount:
+        """The amount of a record that was made here. Those before it, if any, were read from the changelog."""
+        while self._made:
+            made, amount = self._made.popleft()
+            if made == what:
+                return amount
+        return amount_of({}, 0)
+
+    def forget_made(self) -> None:
+        """Records that were made here are sent no more."""
+        self._made.clear()
+
+    def read(self, size: int) -> None:
+        """A record of the changelog, or a part of one, was read."""
+        self._read += size
+
+    def whole(self, values: Mapping[bytes, bytes]) -> Amount:
+        """The amount of the record that was read, by the values that are new."""
+        amount, self._read = amount_of(values if self.counts else {}, self._read), 0
+        return amount
 
     def change(self, amount: Amount) -> None:
         """The next record is a change."""

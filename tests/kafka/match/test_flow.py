@@ -36,11 +36,11 @@ class Place:
 class Shard:
     """Answers frame n with the change cn and the reply rn; to `gap` with nothing, to `old` that it is long done."""
 
-    shard, settled, owes = 3, 100, False
+    shard, settled = 3, 100
 
     def __init__(self) -> None:
         self.settings = KafkaSettings()
-        self.erases = False
+        self.erases = self.owes = False
         self.change = b""  # of every frame, in place of its own
         self.bases: list[bytes] = []  # snapshot records to come
         self.confirmed: deque[Confirmed] = deque()
@@ -56,7 +56,9 @@ class Shard:
 
     async def clean(self) -> tuple[Mark, bytes] | None:
         self._take()
-        return (MARK, self.bases.pop(0)) if self.bases else None
+        found = (MARK, self.bases.pop(0)) if self.bases else None
+        self.owes = self.owes and bool(self.bases)
+        return found
 
     async def match(self, values: Sequence[bytes]) -> list[Matched]:
         self._take()
@@ -330,6 +332,18 @@ async def test_snapshot_records_come_between_changes_and_while_nothing_waits(pla
     await play.drained()
     assert play.shard.had[:3] == [(0, 100, 1), (0, 101, 1), (MARK, 102, 1)]
     assert len(play.sends) == 7 + module.CLEANING_STEPS
+    await play.flow.close()
+    assert play.failures == []
+
+
+async def test_frames_wait_for_a_snapshot_that_is_behind(play: Play) -> None:
+    play.shard.erases, play.shard.owes, play.shard.bases = True, True, [b"b0", b"b1", b"b2"]
+    play.offer(10, b"0")
+    await play.drained()
+    play.shard.bases = [b"b3", b"b4"]
+    play.offer(11, b"1")
+    await play.drained()
+    assert [value for _, _, value in play.sends] == [b"c0", b"b0", b"b1", b"b2", b"c1", b"b3"]
     await play.flow.close()
     assert play.failures == []
 
