@@ -93,7 +93,7 @@ class KafkaSettings(TopicSettings):
     )
     erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
-        description="hours until deleted and replaced versions are erased from shards and changelogs "
+        description="hours until deleted and replaced versions are erased from shards and changelogs at the latest "
         "(default: by min_cleanable_bytes only)",
     )  # fmt: skip
     min_cleanable_bytes: int = Field(

@@ -171,6 +171,11 @@ class Store:
             return f"{name}-{_OF_ALL_SHARDS[kind]}"
         return name if kind not in _ALONE or self._is_joint(name) else f"{name}-{_ALONE[kind]}-{shard}"
 
+    @property
+    def joint(self) -> bool:
+        """Whether a segment has ids and texts together with all else. Erasing a value then rewrites all its texts."""
+        return bool(self._joint)
+
     def _is_joint(self, name: str) -> bool:
         """Whether a segment's column family also has its ids and texts."""
         return name in self._joint or (self._all_joint and name.startswith(SEGMENT))

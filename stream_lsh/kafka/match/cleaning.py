@@ -32,8 +32,9 @@ from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark
 
 RECORD_ROWS, RECORD_BYTES = 512, 256 << 10  # limits of a snapshot record; the texts of one frame may exceed them
 LOOK_SECONDS = 1.0  # between two checks for what is due
+SIZE_SECONDS = 60  # between the starts of two cycles for the size: readers of the changelog have to follow
 _ALWAYS = float("inf")
-_ROWS = 1024  # whose weights are added up
+_BLOCK = 1024  # rows; the weights of versions that were deleted in one block are added up
 
 
 class Cleaning:
@@ -99,14 +100,14 @@ class Cleaning:
         for entry in entries:
             rows, begins = entry.versions[:2]
             rows = rows[(begins != REPRESENTATIVE_ROW) & (rows >= self._shard.first)]
-            waiting[entry.place.there // _ROWS] += int(weights(self._shard.stored.at(rows)[:, FLAGS]).sum())
+            waiting[entry.place.there // _BLOCK] += int(weights(self._shard.stored.at(rows)[:, FLAGS]).sum())
 
     def _weighed(self) -> int:
         """The weight of the versions that wait, without those that have left the window."""
         if self._waiting is None:
             self._waiting = Counter()
             self._weigh(self._waiting, queue_entries(self._store))
-        for there in [there for there in self._waiting if there < self._shard.first // _ROWS]:
+        for there in [there for there in self._waiting if there < self._shard.first // _BLOCK]:
             del self._waiting[there]
         return self._waiting.total()
 
@@ -128,7 +129,8 @@ class Cleaning:
             if abs(now - self._looked) < LOOK_SECONDS:
                 return None
             self._looked = now
-            self._before = self._due(now, deletes and self._large)
+            large = deletes and abs(now - self._cycle.at) >= SIZE_SECONDS and self._is_large()
+            self._before = self._due(now, large)
             if self._before is None:
                 return None
             self._store.write({}, self._answers.forget(self._answered))
@@ -139,8 +141,7 @@ class Cleaning:
         self._records = self._cleaned(frame, self._before) if unfinished is None else self._rest(*unfinished)
         return next(self._records)
 
-    @property
-    def _large(self) -> bool:
+    def _is_large(self) -> bool:
         """Whether the changelog is much larger than a snapshot would be."""
         size, shard = self._volume.size, self._shard
         if self._limit is None or size < self._limit:

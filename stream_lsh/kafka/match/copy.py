@@ -44,6 +44,20 @@ class OtherOwner(Exception):
     """Another owner also writes changes of this shard."""
 
 
+SNAPSHOT = "snapshot"
+"""The file in a shard's folder with the first offset of the last snapshot that counts. It can be read if the store is
+damaged."""
+
+
+def begins_with_snapshot(folder: Path, start: int) -> bool:
+    """Whether a changelog that begins at this offset has a snapshot that counts, so that it has the whole shard. False
+    if the folder does not know."""
+    try:
+        return start <= int((folder / SNAPSHOT).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return False
+
+
 class Rebuild(Exception):
     """The store cannot follow the changelog: it has to be built again from there. whole: whether the changelog has all
     that is needed."""
@@ -230,7 +244,9 @@ class Copy:
         if (-1 if placed is None else placed) < change.offset <= self.last and not self._answers.agrees(change):
             raise Rebuild(
                 f"the changelog has another worker's change of the frame at {change.offset}",
-                whole=self.settings.window is not None or self._erases,
+                whole=self.settings.window is not None
+                or self._erase_after is not None
+                or begins_with_snapshot(self.folder, start),
             )
         self.cycle.change(change.offset, change.predecessor, first=begins or offset == start > 0)
         if change.offset > self.last and (change.predecessor == self.last or begins):
@@ -261,6 +277,8 @@ class Copy:
             self.began = mark
         counts = self.cycle.base(offset, mark)
         self.volume.snapshot(mark.part, amount, counts=counts)
+        if counts:
+            (self.folder / SNAPSHOT).write_text(f"{self.cycle.cleaned}\n", encoding="ascii")
         return counts
 
     def _count_change(self, amount: Amount) -> None:
@@ -311,7 +329,7 @@ class Copy:
             values |= erased_by(base, self.store, self.folder, lines, shape)
             if self._anew is not None:
                 self._anew += values
-        counts = self._count_base(offset, mark, self.volume.whole(base.values))
+        counts = self._count_base(offset, mark, self.volume.whole(base.values, snapshot=True))
         if mark.part == ENDS:
             if self.cycle.taking is None:
                 rare, passed = folded(self.store, self.number, trimmed=self._base > 0)

@@ -22,7 +22,7 @@ from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.consumer.position import place_of
 from stream_lsh.kafka.match.backlog import MERGE_BYTES, Backlog
-from stream_lsh.kafka.match.copy import OtherOwner, Rebuild
+from stream_lsh.kafka.match.copy import OtherOwner, Rebuild, begins_with_snapshot
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.restarts import Failed
@@ -127,9 +127,7 @@ class Held:
         try:
             self._replica = self._new()
         except DamagedError as error:
-            # With a window or with cleaning a changelog begins after 0. Once it is read, `_activate` checks that it is
-            # complete.
-            self._delete(_what(error), whole=self._shortened)
+            self._delete(_what(error), whole=self._whole)
             self._replica = self._new()
         self._found = self._replica.last >= 0
 
@@ -140,9 +138,11 @@ class Held:
         return Replica(self.settings, self.shard, self.folder, erase_after=after, limit=limit, foreign=self._foreign)
 
     @property
-    def _shortened(self) -> bool:
-        """Whether the owner of a shard deletes the start of its changelog."""
-        return self.settings.window is not None or self.erases
+    def _whole(self) -> bool:
+        """Whether the changelog has all that is needed, although it begins after 0. With a window `_activate` counts
+        what is missing."""
+        shortened = self.settings.window is not None or self.settings.erase_hours is not None
+        return shortened or begins_with_snapshot(self.folder, self.start)
 
     def check(self, start: int, end: int, *, assigned: bool = False) -> None:
         """Compare the replica with the changelog, which has the offsets from `start` to before `end`, and follow it
@@ -336,7 +336,7 @@ class Held:
         except DamagedError as error:
             if not self._found:
                 raise self._for_us(error) from error
-            raise self._anew(_what(error), whole=self._shortened) from error
+            raise self._anew(_what(error), whole=self._whole) from error
 
     def _for_us(self, error: DamagedError) -> StoreError:
         """An error of the index, with the remedy for Kafka."""

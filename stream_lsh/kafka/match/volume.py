@@ -33,8 +33,8 @@ def weights(flags: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.where(documents, (flags >> SIZE_BITS).astype(np.int64) + ROW_WEIGHT, 0)
 
 
-def amount_of(values: Mapping[bytes, bytes], size: int) -> Amount:
-    """The amount of a record of `size` bytes, by its values."""
+def amount_of(values: Mapping[bytes, bytes], size: int, *, snapshot: bool = False) -> Amount:
+    """The amount of a record of `size` bytes, by its values. snapshot: every value is in the next snapshot, too."""
     rows = texts = weight = count = 0
     for key, value in values.items():
         if key[:1] == ROWS:
@@ -43,7 +43,7 @@ def amount_of(values: Mapping[bytes, bytes], size: int) -> Amount:
             count += len(flags)
         if key[:1] in (IDS, TEXTS):
             texts += len(value)
-        elif key[:1] != FREQUENCIES:
+        elif snapshot or key[:1] != FREQUENCIES:
             rows += len(value)
     return np.array([size, rows, texts, weight, count], np.int64)
 
@@ -78,7 +78,7 @@ class Volume:
     def made(self, what: int | Mark, values: Mapping[bytes, bytes], record: bytes) -> bytes:
         """Note a record that is to be sent, and return it. what: its frame, or what it is of a snapshot."""
         if self.counts:
-            self._made.append((what, amount_of(values, len(record))))
+            self._made.append((what, amount_of(values, len(record), snapshot=isinstance(what, Mark))))
         return record
 
     def placed(self, what: int | Mark) -> Amount:
@@ -97,9 +97,9 @@ class Volume:
         """A record of the changelog, or a part of one, was read."""
         self._read += size
 
-    def whole(self, values: Mapping[bytes, bytes]) -> Amount:
+    def whole(self, values: Mapping[bytes, bytes], *, snapshot: bool = False) -> Amount:
         """The amount of the record that was read, by the values that are new."""
-        amount, self._read = amount_of(values if self.counts else {}, self._read), 0
+        amount, self._read = amount_of(values if self.counts else {}, self._read, snapshot=snapshot), 0
         return amount
 
     def change(self, amount: Amount) -> None:

@@ -39,6 +39,7 @@ def small(short_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "RECORD_ROWS", 40)
     monkeypatch.setattr(cleaning, "RECORD_BYTES", 4000)
     monkeypatch.setattr(cleaning, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(cleaning, "SIZE_SECONDS", 0)
 
 
 def churning(n: int, ids: int, seed: int, share: float = 0.9) -> list[Document]:
@@ -237,3 +238,16 @@ def test_snapshot_goes_on_when_its_rows_have_left_the_window(tmp_path: Path) -> 
     assert seen_marks(newest) == seen_marks(owner.replica)
     owner.replica.close()
     newest.close()
+
+
+def test_a_minute_passes_between_two_cleanings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that is behind needs time: what it has not read is deleted at the end of each."""
+    monkeypatch.setattr(cleaning, "SIZE_SECONDS", 60)
+    settings, log = settings_of(**UPDATES), Changelog()
+    owner, sent = Owner(settings, tmp_path / "owner", log, None, 20_000), list[Mark]()
+    for frame in frames(settings, churning(900, 20, 1), 1):
+        owner.match(frame)
+        sent += owner.pace()
+    assert [mark.part for mark in sent].count(BEGINS) == 1 and sent[-1].part == ENDS
+    assert any(mark.part == BEGINS for mark in owner.clean(50, 61))
+    owner.replica.close()

@@ -29,6 +29,7 @@ from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match import held as module
 from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match.backlog import MERGE_BYTES, Backlog
+from stream_lsh.kafka.match.copy import SNAPSHOT
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.restarts import Failed
@@ -382,6 +383,26 @@ async def test_what_is_damaged_is_deleted_only_if_the_changelog_is_whole(
         assert held.read is None
     await held.close()
     assert "backup" not in caplog.text
+
+
+@pytest.mark.parametrize("snapshot", [None, 7, 8])
+async def test_a_damaged_folder_knows_whether_the_changelog_begins_with_a_snapshot(
+    tmp_path: Path, snapshot: int | None
+) -> None:  # fmt: skip
+    """With updates the changelog is cleaned; that it begins after 0 may have another cause."""
+    settings = settings_of(tmp_path, on_conflict="update")
+    async with holding(settings) as held:
+        folder = held.folder
+    (folder / "db" / "CURRENT").write_text("nonsense\n")
+    if snapshot is not None:
+        (folder / SNAPSHOT).write_text(f"{snapshot}\n")
+    held = Held(settings, 0)
+    if snapshot == 8:
+        await held.open(8)
+    else:
+        with pytest.raises(StoreError, match=r"was trimmed, it begins at offset 8.*--accept-trimmed-changelog"):
+            await held.open(8)
+    await held.close()
 
 
 async def test_damage_met_while_matching_says_what_to_do_on_kafka(

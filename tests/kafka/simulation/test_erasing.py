@@ -15,6 +15,7 @@ from support.simulation.world import World
 
 from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.kafka.groups.store import FOLDER
+from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.tools import drain
 from stream_lsh.wire.bases import is_base
 
@@ -138,6 +139,7 @@ async def test_what_is_deleted_leaves_groups_and_their_changelog(world: World, c
 async def test_changelog_of_updates_stays_small(world: World, cluster: Cluster) -> None:
     """Without `erase_hours`. The owner is killed, perhaps within a snapshot; a worker without a disk reads what is
     left."""
+    cleaning.SIZE_SECONDS = 0  # each seed has a process of its own
     pipeline = Pipeline(
         world, cluster, **plain.SURE, on_conflict="update", min_cleanable_bytes=8000, standbys=1, partitions=1,
         frame_documents=8, memtable_documents=32,

@@ -20,6 +20,7 @@ from support.simulation.world import Process, World
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.position import commit_alone, offset_lost
+from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.run.restarts import Failed
 
 PARTITIONS = 2
@@ -37,6 +38,7 @@ PATIENCE = 400.0
 @simulated(seeds=2, most=170, and_schedules=FOUND, nodes=3)
 async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: World, cluster: Cluster) -> list[Triple]:
     chance = world.chance
+    cleaning.SIZE_SECONDS = 0  # each seed has a process of its own
     pipeline = Pipeline(
         world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas"],
         on_conflict="update", deleted_field="deleted", key_is_id="string",
