@@ -54,6 +54,10 @@ class Alignment:
         """Whether there is room for more records of a shard."""
         return self._waiting[shard].size < WAITING_BYTES
 
+    def makes_room(self, frame: int) -> bool:
+        """Whether `take` up to a frame releases records of a shard that has no room."""
+        return any(waiting.size >= WAITING_BYTES and waiting.records[0][0] <= frame for waiting in self._waiting)
+
     def add(self, shard: int, offset: int, value: bytes) -> None:
         """Add the next record of a shard's changelog."""
         waiting = self._waiting[shard]

@@ -276,8 +276,11 @@ class Lookup:
             self._tasks.append(asyncio.create_task(self._decisions()))
         if late and self._decided is not None:
             frame = min(frame, self._decided.last)
-        if opened is not None and (frame <= opened.frame or time.monotonic() < opened.until):
-            return
+        if opened is not None:
+            # A snapshot, or a change in parts, can be larger than what may wait before the next frame.
+            useful = frame > opened.frame or self._alignment.makes_room(frame)
+            if not useful or time.monotonic() < opened.until:
+                return
         taken = [self._alignment.take(shard.shard, frame) for shard in self._shards]
         async with self._using:
             self._open = None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from support.kafka.brokers import Make
+from support.kafka.cleaning_play import Changelog, Owner
 from support.kafka.pipe import BLOCK, Pipe
 from support.kafka.replica_play import UPDATES, WINDOW, each_frame, feed_of, frames, settings_of
 from support.kafka.stages import KEY, commit, delete_before, send, transaction, until
@@ -24,7 +25,7 @@ from stream_lsh.index.reader import IndexReader
 from stream_lsh.judging.verdicts import verdict_lines
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.consumer.decided import Judged
-from stream_lsh.kafka.lookup import lookup
+from stream_lsh.kafka.lookup import alignment, lookup
 from stream_lsh.kafka.lookup.alignment import Alignment, Behind, Lag
 from stream_lsh.kafka.lookup.lookup import Lookup, NotReady
 from stream_lsh.kafka.lookup.reader import FrameReader, provisional_from
@@ -36,6 +37,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import BEGINS, Base, Mark
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions
+from stream_lsh.wire.parts import Place, cut
 
 GIVEN = {
     "shards": 3, "compare_with": "kept", "decision_lag": 2 * BLOCK, "frame_documents": BLOCK, "max_matches": 0,
@@ -202,6 +204,63 @@ async def test_full_disk_is_tried_again(make: Make, tmp_path: Path, monkeypatch:
         await play.is_as_of(copy, 5)
 
 
+@simulated()
+async def test_idle_snapshot_larger_than_what_may_wait(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy takes it while it answers as of the frame before, and follows the changes behind it."""
+    monkeypatch.setattr(alignment, "WAITING_BYTES", 1)
+    settings = await make(**{**GIVEN, "shards": 1, "decision_lag": 16384, "erase_hours": 0})
+    play, copy, log = Play(settings, tmp_path), Lookup(settings, tmp_path / "copy"), Changelog()
+    owner = Owner(settings, tmp_path / "owner", log)
+    topic, half = play.topics.changelog, len(play.offsets) // 2
+    for frame in play.pipe.sent[:half]:
+        owner.match(frame[0])
+    before = len(log.values)
+    owner.cycle()
+    snapshot = log.values[before:]
+    assert len(snapshot) > 2
+    await send(settings, topic, log.values[:before])
+    await play.judged(0, half)
+    async with play.following(copy):
+        await play.is_as_of(copy, half - 1)
+        for value in snapshot:
+            await send(settings, topic, [value])
+            await asyncio.sleep(0.5)
+            await play.is_as_of(copy, half - 1)
+        for frame in play.pipe.sent[half:]:
+            owner.match(frame[0])
+        await send(settings, topic, log.values[before + len(snapshot) :])
+        await play.judged(half, len(play.offsets))
+        await play.is_as_of(copy, len(play.offsets) - 1)
+    owner.replica.close()
+
+
+@simulated()
+async def test_change_in_parts_larger_than_what_may_wait(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All shards go on to its frame together, once it is whole."""
+    monkeypatch.setattr(alignment, "WAITING_BYTES", 1)
+    settings = await make(**GIVEN)
+    play, copy = Play(settings, tmp_path, 200), Lookup(settings, tmp_path / "copy")
+    await play.write(0, 3)
+    place = Place(1, play.offsets[3], play.offsets[2])
+    value = play.pipe.changes[1][3]
+    parts = cut(value, place, len(value) // 2, settings)
+    async with play.following(copy):
+        await play.is_as_of(copy, 2)
+        await play.judged(3, 6)
+        await play.changes(3, 6, [0, 2])
+        for part in parts:
+            await play.is_as_of(copy, 2)
+            await send(settings, play.topics.changelog, [part], partition=1)
+            await asyncio.sleep(0.5)
+        await play.is_as_of(copy, 3)
+        await play.changes(4, 6, [1])
+        await play.is_as_of(copy, 5)
+
+
 KEPT = {"decision_lag": 2 * BLOCK}
 
 
@@ -257,6 +316,19 @@ def test_shards_stop_at_the_last_frame_of_all() -> None:
     assert [offset for offset, _ in found.take(0, found.frame)] == [0, 1, 2, 3, 4]
     found.add(1, 3, change(7, 5))
     assert (found.frame, len(found.take(0, 7)), len(found.take(1, 7))) == (7, 1, 1)
+
+
+def test_room_comes_from_what_no_other_shard_holds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alignment, "WAITING_BYTES", len(change(7, 5)))
+    found = Alignment(SETTINGS, [5, 5], [0, 0])
+    found.add(0, 3, b"foreign")
+    assert found.wants(0) and not found.makes_room(5)
+    found.add(0, 4, change(7, 5))
+    assert not found.wants(0) and found.makes_room(5)
+    assert [offset for offset, _ in found.take(0, found.frame)] == [3]
+    assert not found.wants(0) and not found.makes_room(5)  # the rest waits for the other shard
+    found.add(1, 3, change(7, 5))
+    assert found.makes_room(found.frame)
 
 
 def test_trimmed_changelog_begins_anywhere() -> None:
