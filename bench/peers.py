@@ -2,9 +2,10 @@
 
 Every system runs in a process of its own, one after the other, round after round (A B C D, A B C D, ...), so that a
 slow minute of the machine hits all of them. The peers work on one core, and all but incrededup in memory; how each is
-used stands in bench/systems.py and bench/incrededup.py. All but incrededup, which has its own words, are given the same
-shingles. "restart" is how long it takes a new process to know all documents again: in memory, it reads them again.
-stream-lsh is its installed command line with a persistent index and exact verification.
+used stands in bench/systems.py and bench/incrededup.py. All but incrededup are given the same shingles. It has its own
+words, and names one pair for each duplicate, so that its recall and precision are not those of pairs. "restart" is how
+long it takes a new process to know all documents again: in memory, it reads them again. stream-lsh is its installed
+command line with a persistent index and exact verification.
 """
 
 from __future__ import annotations

@@ -4,11 +4,13 @@ Their settings contradict each other. rensa's benchmark of both has 3-word shing
 positions instead of all shingles (rho); FastSketchLSH's documentation has sets of words and 16 bands of 8. Both cut
 words at blanks, flag each document that shares a band with another one, check nothing, and start their clock when all
 sets are made. So does this. stream-lsh, with an index on disk and exact verification, is given the same sets as JSON,
-and its clock includes reading them. The truth is exhaustive: documents with another one of at least the threshold.
+and its clock includes reading them. The libraries use one thread, stream-lsh both cores. The truth is exhaustive:
+documents with another one of at least the threshold.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
@@ -131,6 +133,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each system (%(default)s)")
     parser.add_argument("--threshold", type=float, default=0.8, help="Jaccard similarity of the truth (%(default)s)")
     given = parser.parse_args()
+    os.environ["RAYON_NUM_THREADS"] = "1"  # rensa reads it at its first call
     where = report.environment(("rensa", "FastSketchLSH", "numpy", "numba", "rocksdict"))
     from_anywhere()
     wanted = corpus(given.corpus)

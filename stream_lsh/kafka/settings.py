@@ -93,7 +93,7 @@ class KafkaSettings(TopicSettings):
     )
     erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
-        description="hours until deleted and replaced versions are erased from shards and changelogs at the latest "
+        description="hours after which deleted and replaced versions are erased from shards and changelogs "
         "(default: by min_cleanable_bytes only)",
     )  # fmt: skip
     min_cleanable_bytes: int = Field(

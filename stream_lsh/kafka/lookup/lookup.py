@@ -277,9 +277,10 @@ class Lookup:
         if late and self._decided is not None:
             frame = min(frame, self._decided.last)
         if opened is not None:
-            # A snapshot, or a change in parts, can be larger than what may wait before the next frame.
-            useful = frame > opened.frame or self._alignment.makes_room(frame)
-            if not useful or time.monotonic() < opened.until:
+            # A snapshot, or a change in parts, can be larger than what may wait before the next frame. A reader that
+            # lets it wait could lose the rest: its owner deletes what came before the next one.
+            waits = frame == opened.frame or time.monotonic() < opened.until
+            if waits and not self._alignment.makes_room(frame):
                 return
         taken = [self._alignment.take(shard.shard, frame) for shard in self._shards]
         async with self._using:
@@ -293,7 +294,10 @@ class Lookup:
             await asyncio.gather(*[shard.apply() for shard in self._shards])
             lasts = {shard.replica.last for shard in self._shards}
             whole = whole and (not late or (self._decided is not None and self._decided.last >= max(lasts)))
-            if (opened is not None or whole) and len(lasts) == 1 and lasts != {-1}:
+            # A changelog may begin with a snapshot, and its frame be the last one.
+            ends = zip(self._shards, self._ends.values(), strict=True)
+            built = all(shard.replica.cycle.taking is None or shard.expected >= end for shard, end in ends)
+            if (opened is not None or whole) and built and len(lasts) == 1 and lasts != {-1}:
                 for shard in self._shards:
                     shard.check_complete()
                 await asyncio.gather(*[shard.activate() for shard in self._shards])

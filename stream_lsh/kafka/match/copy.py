@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from stream_lsh.index.segments.manifest import ranges_of
 from stream_lsh.index.segments.removal import Removal
 from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.errors import plainly
-from stream_lsh.index.store.files import make_folder
+from stream_lsh.index.store.files import make_folder, replace_file
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.match.applied import Applied, deletions, manifest_of
 from stream_lsh.kafka.match.based import erased_by, overwrite, purge
@@ -278,7 +279,8 @@ class Copy:
         counts = self.cycle.base(offset, mark)
         self.volume.snapshot(mark.part, amount, counts=counts)
         if counts:
-            (self.folder / SNAPSHOT).write_text(f"{self.cycle.cleaned}\n", encoding="ascii")
+            with suppress(OSError):  # an older offset is safe
+                replace_file(self.folder / SNAPSHOT, f"{self.cycle.cleaned}\n".encode())
         return counts
 
     def _count_change(self, amount: Amount) -> None:

@@ -35,7 +35,8 @@ FETCH_WAIT_MS = 25
 """How long the broker may hold a fetch request without data. With Faust's 1,500 ms one empty partition delays the next
 requests of the others, which fall to a third of their speed."""
 IDLE_WAIT_MS = 100
-"""The same while no fetched records wait to be polled: then no partition is left out, except those that are paused."""
+"""The same while no fetched records wait to be polled: then no partition is left out, except those that are paused. A
+broker answers the other requests of the connection after it."""
 PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one response; a larger record is sent alone
 FETCH_RECORDS = 64  # limit of a poll, all partitions together
 ASK_SECONDS, ASK_PATIENCE = 2.0, 5.0  # between two requests for the bounds of the frames, and time limit of one

@@ -318,6 +318,8 @@ class Held:
                 "shard %d: its changelog begins at offset %d; the shard lacks the %d records before, which "
                 "are missing", self.shard, self.start, self.start,
             )  # fmt: skip
+        if self.settings.cleans and replica.store.joint:
+            log.info("shard %d: %s has ids and texts together: no cleaning by size begins", self.shard, self.folder)
         self._intact(replica.activate)
         if replica.missing and self.settings.window is not None:
             log.warning(

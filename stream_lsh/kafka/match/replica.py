@@ -6,7 +6,6 @@ sent. After any crash the shard has all of a frame or nothing, and can send both
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,8 +50,6 @@ from stream_lsh.wire.replies import Reply, carries, named
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.signed import signed_batch
 from stream_lsh.wire.source import Source, row_bits
-
-log = logging.getLogger("stream_lsh.kafka.match")
 
 REPLY_BYTES = 32 << 20  # limit of the matches in a reply
 MATCH_BYTES, HELD_BYTES = 23, 16  # size of one match without its name; with several shards and `keep` more
@@ -143,10 +140,7 @@ class Replica(Copy):
                 self.folder, self.store, [shard], self._erase_after or 0, self._deletes, self.settings.id_field,
                 deletes_entries=False,
             )  # fmt: skip
-            limit = self._limit
-            if limit is not None and self.store.joint:
-                limit = None
-                log.info("shard %d: %s is of an earlier revision: no cleaning by size begins", self.number, self.folder)
+            limit = None if self.store.joint else self._limit
             self._cleaning = Cleaning(
                 self.store, shard, key, self._answers, erasing, self.cycle, self._erase_after, limit,
                 self.volume, self.forgetting, self.cycle.unfinished(self.began),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from support.kafka.brokers import Make
 from support.kafka.cleaning_play import Changelog, Owner
 from support.kafka.pipe import BLOCK, Pipe
@@ -233,6 +233,33 @@ async def test_idle_snapshot_larger_than_what_may_wait(
         await send(settings, topic, log.values[before + len(snapshot) :])
         await play.judged(half, len(play.offsets))
         await play.is_as_of(copy, len(play.offsets) - 1)
+    owner.replica.close()
+
+
+@simulated()
+async def test_a_new_copy_begins_with_an_idle_snapshot(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read in many fetches, after the judge's last frame, which is that of the snapshot, is known."""
+    settings = await make(**{**GIVEN, "shards": 1, "decision_lag": 16384, "erase_hours": 0})
+    play, copy, log = Play(settings, tmp_path), Lookup(settings, tmp_path / "copy"), Changelog()
+    owner = Owner(settings, tmp_path / "owner", log)
+    half, whole = len(play.offsets) // 2, AIOKafkaConsumer.getmany
+    for frame in play.pipe.sent[:half]:
+        owner.match(frame[0])
+    before = len(log.values)
+    owner.cycle()
+    await send(settings, play.topics.changelog, log.values)
+    await play.judged(0, half)
+    await delete_before(settings, play.topics.changelog, before)
+
+    async def slowly(self: AIOKafkaConsumer, *places: Any, timeout_ms: int = 0, max_records: int | None = None) -> Any:
+        await asyncio.sleep(0.3)
+        return await whole(self, *places, timeout_ms=timeout_ms, max_records=1)
+
+    monkeypatch.setattr(AIOKafkaConsumer, "getmany", slowly)
+    async with play.following(copy):
+        await play.is_as_of(copy, half - 1)
     owner.replica.close()
 
 

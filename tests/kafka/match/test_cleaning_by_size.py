@@ -27,6 +27,7 @@ from support.long_form import rotating
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.kafka.match import cleaning
+from stream_lsh.kafka.match.copy import SNAPSHOT, begins_with_snapshot
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark, is_base
@@ -249,5 +250,8 @@ def test_a_minute_passes_between_two_cleanings(tmp_path: Path, monkeypatch: pyte
         owner.match(frame)
         sent += owner.pace()
     assert [mark.part for mark in sent].count(BEGINS) == 1 and sent[-1].part == ENDS
+    for copy in (owner.replica, followed(settings, tmp_path / "copy", log, None, 20_000)):
+        assert copy.cycle.cleaned and (copy.folder / SNAPSHOT).read_text() == f"{copy.cycle.cleaned}\n"
+        assert begins_with_snapshot(copy.folder, log.start) and not begins_with_snapshot(copy.folder, log.start + 1)
     assert any(mark.part == BEGINS for mark in owner.clean(50, 61))
     owner.replica.close()
