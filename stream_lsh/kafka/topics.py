@@ -236,6 +236,17 @@ async def limits_of(client: AIOKafkaAdminClient, settings: KafkaSettings, *topic
     return {topic: int(found.get(topic, {}).get("max.message.bytes", needed[topic])) for topic in topics}
 
 
+def too_small(settings: KafkaSettings, limits: Mapping[str, int]) -> str | None:
+    """What is wrong if an output takes less than a pipeline needs, by its max.message.bytes. A worker looks before it
+    starts; this is for a limit that was lowered since."""
+    least = {spec.name: spec.max_message_bytes for spec in wanted(settings)}
+    found = next(((topic, limit) for topic, limit in limits.items() if limit < least[topic]), None)
+    if found is None:
+        return None
+    topic, limit = found
+    return f"the topic {topic} has max.message.bytes = {limit}, which is too small; set it to {least[topic]}"
+
+
 async def batch_limit(client: AIOKafkaAdminClient, settings: KafkaSettings, most: int = MOST_BATCH_BYTES) -> int:
     """The size limit of a batch for the documents topics, in bytes: their max.message.bytes, and at most `most`."""
     return min(most, *(await limits_of(client, settings, *settings.by_topic)).values())

@@ -28,7 +28,7 @@ from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import OVERHEAD, Topics, largest_frame
 from stream_lsh.kafka.registry.decoding import Absent, Schemas
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.restarts import Stage
+from stream_lsh.kafka.run.restarts import Failed, Stage
 from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.attempts import Attempts
@@ -48,7 +48,7 @@ from stream_lsh.kafka.sign.position import (
     recorded_pause,
     recovered,
 )  # fmt: skip
-from stream_lsh.kafka.topics import configs_of, limits_of, output_partitions
+from stream_lsh.kafka.topics import configs_of, limits_of, output_partitions, too_small
 from stream_lsh.wire.frames import CONTINUES
 from stream_lsh.wire.source import TOPIC_BITS, Record, is_passed_over, output_of
 
@@ -136,6 +136,8 @@ class SignStage(Stage):
             self.probe.stalled(REGISTRY, 0)
         settings, topics = self.settings, self.topics
         limits = await limits_of(self._relay.admin, settings, topics.signatures, topics.unique)
+        if (problem := too_small(settings, limits)) is not None:  # else documents would be rejected for good
+            raise Failed(problem)
         largest = largest_frame(settings, limits[topics.signatures])
         copied = limits[topics.unique] - OVERHEAD
         self._framer = Framer(settings, signer_of(settings.signing, key), largest, self._schemas, copied)

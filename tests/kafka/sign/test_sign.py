@@ -241,6 +241,30 @@ async def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make,
 
 
 @simulated()
+async def test_a_limit_that_was_lowered_rejects_no_document(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """A signer that begins meanwhile waits until it is mended."""
+    settings = await make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def limit(size: int) -> None:
+        given = {"max.message.bytes": str(size), "message.timestamp.type": "LogAppendTime"}
+        async with admin(settings) as client:
+            await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topics.signatures, given)])
+
+    await limit(1000)
+    await produce(settings, [line(0)], 1)
+    async with running(SignStage, settings):
+        await asyncio.sleep(20)
+        assert not await records(settings, topics.signatures)
+        await limit(1_048_588)
+        await until_signed(settings, 1)
+    frames = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    assert [id for frame in frames for id in frame.source.ids] == [b'"d0"']
+    assert not any(frame.source.rejected for frame in frames)
+    assert f"{topics.signatures} has max.message.bytes = 1000, which is too small; set it to 1048588" in caplog.text
+
+
+@simulated()
 async def test_another_documents_topic_is_not_read_from_the_positions_of_the_first(make: Make, prefix: str) -> None:
     settings = await make(partitions=1)
     other = settings.model_copy(update={"documents_topic": f"{prefix}.others"})
