@@ -194,7 +194,7 @@ def follow(copy: Replica, changelog: Sequence[bytes], start: int) -> None:
     copy.flush(lambda: False)
 
 
-LEFT = 3  # frames after the changelog
+LEFT = 3  # frames after the changelog, at most: some seeds have few large ones
 
 
 def parts_of(change: bytes, most: int, settings: Settings) -> list[bytes]:
@@ -226,7 +226,8 @@ def test_a_shard_follows_changes_in_parts(tmp_path: Path, seed: int) -> None:
     log = frames(settings, changing(150), seed)
     source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     source.activate()
-    records = changelog([change_of(answer(source, data)) for data in log[:-LEFT]], chance, settings)
+    logged = max(1, len(log) - LEFT)
+    records = changelog([change_of(answer(source, data)) for data in log[:logged]], chance, settings)
     at, before = 0, -1
     while at < len(records):
         n = chance.randint(1, 20)
@@ -240,7 +241,7 @@ def test_a_shard_follows_changes_in_parts(tmp_path: Path, seed: int) -> None:
             before, at = at, at + 1
     assert (copy.last, copy.count, marks(copy)) == (source.last, source.count, marks(source))
     copy.activate()
-    for data in log[-LEFT:]:
+    for data in log[logged:]:
         assert reply_of(answer(copy, data)) == reply_of(answer(source, data))
     copy.close()
     source.close()
