@@ -147,8 +147,10 @@ def background(items: Items, curve: Curve) -> ItemBackground:
         edges = np.linspace(-1, 1, _BINS + 1)
     else:
         longest = 2 * float(np.sqrt((numbers * numbers).sum(axis=1).max(initial=0.0))) + curve.asked
-        near = np.arange(0, min(longest, 20 * curve.asked), curve.asked / 100)
-        edges = np.concatenate((near, np.linspace(float(near[-1]) + curve.asked / 100, longest * 1.001, _BINS)))
+        step = curve.asked / 100
+        near = np.arange(0, min(longest, 20 * curve.asked), step)
+        begins = float(near[-1]) + step
+        edges = np.concatenate((near, np.linspace(begins, max(longest * 1.001, begins + step), _BINS)))
     counts = np.zeros(len(edges) - 1, np.int64)
     for start in range(0, len(items), EveryPair.CHUNK):
         newer = np.arange(start, min(start + EveryPair.CHUNK, len(items)))
