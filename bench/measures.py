@@ -6,10 +6,11 @@ documents are near-copies of an earlier one instead, at a cosine of 0.9 to 0.99.
 them copies with up to 3 bits changed.
 
 Every system is asked for the same: a document within the threshold of one that was kept is dropped, any other is kept.
-The engine gets NumPy arrays and has an index on disk. faiss gets batches of the same size: each is searched (the 10
-nearest, then the threshold), compared within itself by a matrix product, and what was not found is added; it works in
-memory, with all cores, and is written to a file once at the end; one that takes longer than `--peer-seconds` is stopped
-there, and what the engine did with as many documents stands beside it. Recall: of a sample of the near-copies (nobody
+The engine gets NumPy arrays and an index on disk, with the signature that `stream-lsh tune --expected-docs` chooses.
+faiss gets batches of the same size: each is searched (the 10 nearest, then the threshold), compared within itself by a
+matrix product, and what was not found is added; it works in memory, with all cores, and is written to a file once at
+the end; one that takes longer than `--peer-seconds` is stopped there, and what the engine did with as many documents
+stands beside it. Recall: of a sample of the near-copies (nobody
 else is within the threshold of anybody), those that were dropped among those for which, by exhaustive comparison, the
 very same system had kept one within the threshold before. Precision: of the pairs named, those within the threshold.
 Memory: what the process has more at the end of the feed than before it, files not counted. CPU: of all threads; it
@@ -43,6 +44,7 @@ from numpy.typing import NDArray
 from bench import report
 from bench.process import folder_bytes, memory_of
 from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.cli.tune_bands import sized
 
 EXAMPLE = "python -m bench.measures --documents 20000 --measures cosine --out results"
 BATCH = 1024
@@ -323,7 +325,7 @@ def feeds(documents: int, measures: list[str]) -> Iterator[Feed]:
         assert made is not None
         if measure == "cosine":
             settings = Settings(measure="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD)
-            yield Feed(measure, *made, THRESHOLD, settings)
+            yield Feed(measure, *made, THRESHOLD, sized(settings, None, documents))
         else:
             # The distance at which vectors of the usual length have this cosine.
             distance = float(round((2 * DIMENSIONS * 2 * (1 - THRESHOLD)) ** 0.5, 1))

@@ -51,7 +51,7 @@ The command prints the curve P(candidate | s) = 1 - (1 - s^r)^b, the alternative
 With --measure cosine, euclidean or weighted-jaccard the curve is over the cosine, the distance or the similarity. It
 also shows (d1, d2, p1, p2) of one component, before and after amplification (MMDS 3.6). With hamming and levenshtein
 it shows the keys that find every pair within the distance, and their false candidates. Such a sample has at most 4,000
-documents.""",
+documents. With cosine and euclidean, K is larger for more --expected-docs.""",
     params=[
         option(
             SAMPLE, "--expected-docs N",
@@ -112,7 +112,9 @@ def _tune(
     if inputs:
         drawn = draw(settings, inputs, min(sample, module.most_of(settings.measure)), limit, rejected)
         found = module.background_of(drawn, settings)
-    documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
+    documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else 0)
+    settings = tune_bands.sized(settings, found, documents)
+    documents = documents or USUAL_DOCUMENTS
     others = module.others_of(settings)
     if plot is not None:
         write_plot(plot, settings.curve, others, found)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from stream_lsh.cli.tune_sample import described
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.measure import CERTAIN, Measure, lookups
-from stream_lsh.families.tuning import alternatives, component_bytes
+from stream_lsh.families.measure import CERTAIN, MOST_COMPONENTS, Measure, lookups
+from stream_lsh.families.tuning import LARGEST_SIGNATURE_SIZE, Banding, alternatives, component_bytes
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, few, odds, percent, size
 
@@ -32,6 +32,9 @@ UNKNOWN = ("euclidean", "levenshtein", "weighted-jaccard")
 SIMILARITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 MOST = 4000
 """Documents of a sample: eight million pairs, and a second or two. For `jaccard` as many as are asked for."""
+MOST_FALSE = 500
+"""False candidates of a vector from which a larger signature is chosen. Among a million vectors at a cosine of 0.9,
+2,048 components have 420, and 1,024 have 2,100."""
 ADVICE_DOCUMENTS = 2000
 """Shingle lengths are compared on so many documents: two million pairs tell them apart, and it takes a second."""
 
@@ -61,6 +64,29 @@ def background_of(drawn: Sample, settings: Settings) -> Background | ItemBackgro
     words = words.reshape(len(drawn), -1 if len(drawn) else 0)
     items = Items(settings.measure, settings.dimensions or 0, words, scopes)
     return background(items, settings.curve)
+
+
+def sized(settings: Settings, found: Background | ItemBackground | None, documents: int) -> Settings:
+    """The settings with a signature size for this many vectors: the smallest one with which a vector has at most
+    MOST_FALSE false candidates. Longer keys have fewer, but take more of them. The same settings for other measures,
+    and where the size, bands or rows are given.
+
+    Args:
+        found: of a sample. Without one, vectors have random directions; of euclidean nothing is known then.
+    """
+    given = settings.model_fields_set & {*Banding._fields}
+    if given or settings.measure not in ("cosine", "euclidean") or (found is None and settings.measure in UNKNOWN):
+        return settings
+    larger, most = settings, MOST_COMPONENTS
+    while most < LARGEST_SIGNATURE_SIZE and _false(larger.curve, found, documents) > MOST_FALSE:
+        most *= 2
+        larger = settings.where_not_given(signature_size=most)
+    return larger
+
+
+def _false(curve: Curve, found: Background | ItemBackground | None, documents: int) -> float:
+    """False candidates of a document among this many."""
+    return documents * curve.by_chance() if found is None else curve.false_candidates(documents, found.histogram())
 
 
 def others_of(settings: Settings) -> list[Curve]:

@@ -1,5 +1,6 @@
 """`stream-lsh tune`."""
 
+import random
 import sys
 import tomllib
 from pathlib import Path
@@ -104,6 +105,20 @@ def test_a_part_of_the_input_and_too_few_documents(feed: Path, tmp_path: Path) -
     assert "Too few documents" in tune(tmp_path / "one.jsonl").stdout
     (tmp_path / "none.jsonl").write_text("")
     tune(tmp_path / "none.jsonl")
+
+
+def test_more_vectors_need_longer_keys(tmp_path: Path) -> None:
+    cosine = ("tune", "--measure", "cosine", "--dimensions", "384", "--threshold", "0.9", "--expected-docs")
+    names = ("signature_size", "bands", "rows")
+    chosen = [tuple(figures(*cosine, documents)[name] for name in names) for documents in (10**5, 10**6, 10**7)]
+    assert chosen == [(1024, 68, 15), (2048, 109, 18), (4096, 176, 21)]
+    assert figures(*cosine, "1000000", "--signature-size", "1024")["signature_size"] == 1024
+
+    euclidean = ("--measure", "euclidean", "--dimensions", "8", "--max-distance", "1", "--expected-docs", "1000000")
+    assert figures("tune", *euclidean)["signature_size"] < 1024  # nothing is known of the others
+    chance = random.Random(1)
+    far = [{"id": number, "vector": [chance.uniform(0, 3) for _ in range(8)]} for number in range(60)]
+    assert figures("tune", write_lines(tmp_path / "vectors.jsonl", far), *euclidean)["signature_size"] > 2048
 
 
 def test_a_plot_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
