@@ -110,7 +110,7 @@ def test_a_part_of_the_input_and_too_few_documents(feed: Path, tmp_path: Path) -
 def test_more_vectors_need_longer_keys(tmp_path: Path) -> None:
     cosine = ("tune", "--measure", "cosine", "--dimensions", "384", "--threshold", "0.9", "--expected-docs")
     names = ("signature_size", "bands", "rows")
-    chosen = [tuple(figures(*cosine, documents)[name] for name in names) for documents in (10**5, 10**6, 10**7)]
+    chosen = [tuple(figures(*cosine, documents)[name] for name in names) for documents in (10**5, 4 * 10**5, 10**6)]
     assert chosen == [(1024, 68, 15), (2048, 109, 18), (4096, 176, 21)]
     assert figures(*cosine, "1000000", "--signature-size", "1024")["signature_size"] == 1024
 
