@@ -205,14 +205,12 @@ class Observer:
         return found
 
     async def _kept(self) -> dict[str, float | None]:
-        """How long records are kept, in seconds; None: for ever."""
-        topics = {attribute: (name,) for attribute, name in self._names.items()} | {"documents": self._topics.sources}
-        configs = await configs_of(self._client, [name for names in topics.values() for name in names])
-        found: dict[str, float | None] = {}
-        for attribute, names in topics.items():
-            given = [configs.get(name, {}) for name in names]
-            kept = [int(c.get("retention.ms", -1)) for c in given if "delete" in c.get("cleanup.policy", "delete")]
-            found[attribute] = min((ms / 1000 for ms in kept if ms >= 0), default=None)
+        """How long records are kept, in seconds, by the broker's names of the topics; None: for ever."""
+        found = dict[str, float | None]()
+        configs = await configs_of(self._client, sorted({*self._names.values(), *self._topics.sources}))
+        for name, config in configs.items():
+            ms = int(config.get("retention.ms", -1)) if "delete" in config.get("cleanup.policy", "delete") else -1
+            found[name] = None if ms < 0 else ms / 1000
         return found
 
     async def _answers(self, groups: Mapping[str, Group]) -> list[Answer] | None:

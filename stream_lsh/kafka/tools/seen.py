@@ -88,7 +88,7 @@ class Seen:
         decided: number of documents that have a verdict; None: unknown.
         complete: the last frame that all shards have answered, -1 before the first; None: unknown.
         nexts: the next frame of each shard, if there is one that is readable.
-        kept: seconds that records are kept; None: for ever.
+        kept: seconds that records are kept, by the broker's names of the topics; None: for ever.
         sources, outputs: numbers of partitions that the largest documents topic and all outputs have.
         answers: of the workers; None if their addresses are unknown.
         unread: why frames are unreadable.

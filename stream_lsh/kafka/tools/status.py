@@ -227,7 +227,7 @@ def _left(seen: Seen, reader: Reader) -> tuple[float, float] | None:
     """Seconds until what a reader has to read next may be deleted, and the part of the retention that this is."""
     if reader.overtaken:
         return 0.0, 0.0
-    kept = seen.kept.get(reader.topic)
+    kept = seen.kept.get(seen.place(reader.topic, reader.partition)[0])
     if kept is None or reader.since is None:
         return None
     left = max(0.0, kept - _age(seen, reader.since))

@@ -53,7 +53,7 @@ def seen(**given: Any) -> Seen:
         "now": NOW, "names": NAMES, "groups": {role: group(role, "10.0.0.1", "10.0.0.2") for role in ROLES},
         "readers": readers, "provisional": {0: (0, None), 1: (0, None)},
         "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "decided": 200, "complete": 48, "nexts": {},
-        "kept": dict.fromkeys(NAMES, 10 * HOUR) | {"changelog": None}, "sources": 2, "outputs": 2,
+        "kept": dict.fromkeys(NAMES.values(), 10 * HOUR) | {NAMES["changelog"]: None}, "sources": 2, "outputs": 2,
         "answers": [Answer("10.0.0.1", 8080, roles={"match": LIVE}, version="0.1.0",
                            shards={shard: {"documents": 90, "bytes": 7000, "recovering": 0} for shard in (0, 1)})],
     }  # fmt: skip
@@ -273,8 +273,17 @@ def test_the_partition_that_is_worst_off_stands_for_all() -> None:
 
 
 def test_what_is_kept_for_ever_is_not_overtaken() -> None:
-    found = seen(readers=waiting(seen(), "sign", "documents", 1, 90, 1e9), kept=dict.fromkeys(NAMES))
+    found = seen(readers=waiting(seen(), "sign", "documents", 1, 90, 1e9), kept=dict.fromkeys(NAMES.values()))
     assert troubles_of(report(found, 16384)) == []
+
+
+def test_each_documents_topic_has_its_own_retention() -> None:
+    topics = (NAMES["documents"], "tickets")
+    readers = waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR)
+    kept = {**seen().kept, NAMES["documents"]: 100 * HOUR, "tickets": HOUR}
+    assert troubles_of(report(seen(readers=readers, documents=topics, kept=kept), 16384)) == []
+    [(critical, alert, _)] = troubles_of(report(seen(readers=readers, documents=topics[::-1], kept=kept), 16384))
+    assert (critical, alert) == (True, "StreamLshRetention")
 
 
 def test_a_partition_without_a_commit() -> None:
