@@ -16,7 +16,7 @@ from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.embedded.report import Counts
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.serve.requests import Counts as RequestCounts
-from stream_lsh.serve.writer import Round
+from stream_lsh.serve.work import Round
 
 SECONDS = 900  # number of seconds that are stored separately
 LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)

@@ -25,7 +25,7 @@ from stream_lsh.serve.retries import HEADER, Retry
 from stream_lsh.serve.schemas import Comparison, Document, Verdict
 from stream_lsh.serve.security import DELETE, READ, WRITE, Served, check_permission
 from stream_lsh.serve.tokens import Permission
-from stream_lsh.serve.writer import Add, Answers, Check, Delete
+from stream_lsh.serve.work import Add, Answers, Check, Delete
 from stream_lsh.wire.source import Headers
 from stream_lsh.wire.trace_context import trace_of
 

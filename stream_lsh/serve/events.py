@@ -17,7 +17,7 @@ from itertools import groupby
 from stream_lsh.embedded.engine import Judged
 from stream_lsh.judging.verdicts import pairs
 from stream_lsh.serve.event_filter import EventFilter, Kind
-from stream_lsh.serve.writer import Round
+from stream_lsh.serve.work import Round
 
 Place = tuple[int, int]
 Said = tuple[int, Kind, bytes]  # seq of the document that caused an event, its kind, its JSON

@@ -27,7 +27,7 @@ from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.proxies import Network
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.webhooks import Webhooks
-from stream_lsh.serve.writer import Add, Answers, Check, Delete
+from stream_lsh.serve.work import Add, Answers, Check, Delete
 from stream_lsh.settings.model import Settings
 
 P = ParamSpec("P")

@@ -23,7 +23,8 @@ from stream_lsh.serve.openapi import NDJSON
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import Retry
 from stream_lsh.serve.tokens import Permission
-from stream_lsh.serve.writer import BATCH, Answers
+from stream_lsh.serve.work import Answers
+from stream_lsh.serve.writer import BATCH
 
 UNDER_WAY = 2  # parts of a request that may wait for the writer
 KEYED_BYTES = 8 << 20  # of a request with an idempotency key, which is read completely before its first line is judged

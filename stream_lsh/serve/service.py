@@ -46,7 +46,8 @@ from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import WAITS
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.webhooks import Webhooks
-from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
+from stream_lsh.serve.work import Add, Answers, Check, Delete, Look, Round
+from stream_lsh.serve.writer import Writer
 from stream_lsh.settings.model import Settings
 
 SIZE_SECONDS = 5.0  # validity of a measured size on disk

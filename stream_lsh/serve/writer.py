@@ -7,22 +7,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
-
-import numpy as np
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.documents.document import Document
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.embedded.engine import Engine, Judged
-from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.index.rows.layout import SEQ
 from stream_lsh.index.segments.stream_time import BEFORE
@@ -33,7 +30,8 @@ from stream_lsh.serve.disk import is_full
 from stream_lsh.serve.opening import Opening
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.reads import READ_SECONDS, Reads
-from stream_lsh.serve.retries import Retries, Retry, rejections
+from stream_lsh.serve.retries import Retries, rejections
+from stream_lsh.serve.work import Add, Answers, Check, Delete, Look, Round, Work, joined
 from stream_lsh.tracing import tracer
 from stream_lsh.wire.source import Headers
 from stream_lsh.wire.trace_context import no_trace
@@ -42,83 +40,6 @@ BATCH = 2048  # documents that are committed together
 PART = 256  # of these, judged together while reads are expected: smaller parts take more time in all
 COMMIT_SECONDS = 0.5  # longest time until documents with an early answer are committed
 IDLE_SECONDS = 2.0  # without work, after which it continues erasing
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The answers to the documents of a request.
-
-    Attributes:
-        lines: one JSON object per document.
-        rejected: reasons of rejected documents, by position.
-        late: where a verdict will be that is not there in time, by position.
-        repeated: whether they are those of an earlier request with the same idempotency key.
-    """
-
-    lines: Sequence[bytes]
-    rejected: Mapping[int, Rejection]
-    late: Mapping[int, str] = field(default_factory=dict)
-    repeated: bool = False
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Work:
-    """What is asked of the writer. The attributes are of work that changes the index.
-
-    Attributes:
-        retry: the idempotency key.
-        durable: whether the answer waits for the commit.
-        condition: on the version of the first document.
-        trace: the trace context of the request.
-    """
-
-    durable: bool = False
-    retry: Retry | None = None
-    condition: Condition | None = None
-    trace: Headers = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return 1
-
-
-@dataclass(slots=True, eq=False)
-class Check(Work):
-    """Documents to be judged, each as if it were the next one."""
-
-    lines: Lines
-
-    def __len__(self) -> int:
-        return len(self.lines.starts)
-
-
-@dataclass(slots=True, eq=False)
-class Add(Work):
-    """Documents to be judged and stored."""
-
-    lines: Lines
-    durable: bool = field(default=True, kw_only=True)
-
-    def __len__(self) -> int:
-        return len(self.lines.starts)
-
-
-@dataclass(slots=True, eq=False)
-class Delete(Work):
-    """Documents to be deleted."""
-
-    ids: Sequence[str | int]
-    durable: bool = field(default=True, kw_only=True)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(slots=True, eq=False)
-class Look(Work):
-    """A function that reads the index. ids: of the documents that it reads, as JSON text."""
-
-    read: Callable[[Engine], Any]
-    ids: Set[bytes] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -140,13 +61,6 @@ class _Turn(Enum):
     """In the queue: reads are waiting."""
 
     READ = 0
-
-
-@dataclass(slots=True)
-class Round:
-    """The batches of one commit in order, with their verdicts as `dedup` writes them."""
-
-    judged: list[tuple[Judged, list[bytes]]] = field(default_factory=list)
 
 
 class Writer:
@@ -494,18 +408,3 @@ def _answer(waitings: Sequence[_Waiting]) -> None:
             error = waiting.error
             waiting.future.set_exception(error if isinstance(error, Exception) else StreamLshError(repr(error)))
             waiting.future.exception()  # marks it as retrieved if the client has disconnected
-
-
-def joined(parts: Sequence[Lines]) -> Lines:
-    """Lines concatenated. Their numbers and offsets are dropped."""
-    if len(parts) == 1:
-        return parts[0]
-    at = np.cumsum([0, *(len(part.data) for part in parts)])
-    places = np.cumsum([0, *(len(part.starts) for part in parts)])
-    starts = np.concatenate([part.starts + begin for part, begin in zip(parts, at, strict=False)])
-    ends = np.concatenate([part.ends + begin for part, begin in zip(parts, at, strict=False)])
-    rejected = {
-        i + int(place): why for part, place in zip(parts, places, strict=False) for i, why in part.rejected.items()
-    }  # fmt: skip
-    none = np.empty(0, np.int64)
-    return Lines(b"".join(part.data for part in parts), starts, ends, none, none, rejected, parts[-1].position)

@@ -26,7 +26,8 @@ from stream_lsh.serve.interface import MOST_COMPARISONS
 from stream_lsh.serve.lines import one_line
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.service import Limits, Service
-from stream_lsh.serve.writer import PART, Add, Check, Delete, joined
+from stream_lsh.serve.work import Add, Check, Delete, joined
+from stream_lsh.serve.writer import PART
 from stream_lsh.settings.model import Settings
 
 SILENT: dict[str, tuple[bytes, ...]] = {

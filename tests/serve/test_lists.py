@@ -21,7 +21,7 @@ from stream_lsh.serve.pipeline import originals
 from stream_lsh.serve.pipeline.originals import Original, Originals
 from stream_lsh.serve.pipeline.service import PipelineService
 from stream_lsh.serve.problems import Problem
-from stream_lsh.serve.writer import Add, joined
+from stream_lsh.serve.work import Add, joined
 
 TEXT = "In {0} the council has voted for the {0} bridge over the {0} river; work in {0} takes {1}."
 LAST = "two years", "two winters", "ten months", "a week"

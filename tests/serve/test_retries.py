@@ -18,7 +18,7 @@ from stream_lsh.serve.pipeline import recent_answers
 from stream_lsh.serve.pipeline.recent_answers import RecentAnswers
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import Retries, Retry
-from stream_lsh.serve.writer import Answers
+from stream_lsh.serve.work import Answers
 
 TEXTS = {
     "A": "The council has voted for the new bridge over the river; work begins in spring and takes two years.",

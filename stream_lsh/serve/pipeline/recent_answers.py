@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from stream_lsh.serve.retries import MOST_BYTES, Retry
-from stream_lsh.serve.writer import Answers
+from stream_lsh.serve.work import Answers
 
 MOST_ANSWERS = 10_000
 _Key = tuple[str, int]

@@ -52,7 +52,7 @@ from stream_lsh.serve.pipeline.verdicts import Verdicts
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import rejections
 from stream_lsh.serve.tokens import Tokens
-from stream_lsh.serve.writer import Add, Answers, Check, Delete
+from stream_lsh.serve.work import Add, Answers, Check, Delete
 from stream_lsh.wire.source import Headers
 
 PLACE_SECONDS = 5.0  # how long to wait for a place that another service has reached already
