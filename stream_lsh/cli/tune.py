@@ -51,7 +51,7 @@ The command prints the curve P(candidate | s) = 1 - (1 - s^r)^b, the alternative
 With --measure cosine, euclidean or weighted-jaccard the curve is over the cosine, the distance or the similarity. It
 also shows (d1, d2, p1, p2) of one component, before and after amplification (MMDS 3.6). With hamming and levenshtein
 it shows the keys that find every pair within the distance, and their false candidates. Such a sample has at most 4,000
-documents. With cosine and euclidean, K is larger for more --expected-docs.""",
+documents. With cosine, and with euclidean and INPUT, K is larger for more documents, if their number is given.""",
     params=[
         option(
             SAMPLE, "--expected-docs N",
@@ -88,7 +88,7 @@ def tune(
     if settings.measure == "tf-idf":
         _tune_stories(settings, inputs, plot, write, as_json)
     else:
-        _tune(settings, inputs, expected_docs, sample, limit, plot, write, as_json)
+        settings = _tune(settings, inputs, expected_docs, sample, limit, plot, write, as_json)
     if as_json:
         return
     if write is not None:
@@ -102,8 +102,8 @@ def tune(
 def _tune(
     settings: Settings, inputs: tuple[str, ...], expected_docs: int | None, sample: int, limit: int | None,
     plot: Path | None, write: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    """The keys of a measure that has a curve."""
+) -> Settings:  # fmt: skip
+    """The keys of a measure that has a curve. Returns the settings with what was chosen."""
     if plot is not None:
         check_plot(plot)
     module: ModuleType = tune_containment if settings.measure == "containment" else tune_bands
@@ -122,7 +122,7 @@ def _tune(
         _write(settings, write)  # before anything is printed: the reader of a pipe may leave at any line
     if as_json:
         click.echo(json.dumps(module.as_object(settings, others, drawn, found, documents)))
-        return
+        return settings
     unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
 
     def lines() -> Iterator[str]:
@@ -136,6 +136,7 @@ def _tune(
         click.echo(line if unicode else line.replace("±", "+-"))
     if plot is not None:
         click.echo(f"\nThe curve is in {plot}.")
+    return settings
 
 
 def _tune_stories(

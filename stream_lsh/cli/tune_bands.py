@@ -67,26 +67,32 @@ def background_of(drawn: Sample, settings: Settings) -> Background | ItemBackgro
 
 
 def sized(settings: Settings, found: Background | ItemBackground | None, documents: int) -> Settings:
-    """The settings with a signature size for this many vectors: the smallest one with which a vector has at most
-    MOST_FALSE false candidates. Longer keys have fewer, but take more of them. The same settings for other measures,
-    and where the size, bands or rows are given.
+    """The settings with a signature size for this many vectors. It is doubled while a vector has more than MOST_FALSE
+    false candidates, and twice the size halves them: longer keys have fewer, but take more of them. The same settings
+    for other measures, and where the size, bands or rows are given.
 
     Args:
-        found: of a sample. Without one, vectors have random directions; of euclidean nothing is known then.
+        found: of a sample. Without pairs, vectors have random directions; of euclidean nothing is known then.
     """
-    given = settings.model_fields_set & {*Banding._fields}
-    if given or settings.measure not in ("cosine", "euclidean") or (found is None and settings.measure in UNKNOWN):
+    if settings.model_fields_set & {*Banding._fields} or settings.measure not in ("cosine", "euclidean"):
         return settings
-    larger, most = settings, MOST_COMPONENTS
-    while most < LARGEST_SIGNATURE_SIZE and _false(larger.curve, found, documents) > MOST_FALSE:
-        most *= 2
-        larger = settings.where_not_given(signature_size=most)
-    return larger
+    pairs = [] if found is None else list(found.histogram())
+    if not pairs and settings.measure in UNKNOWN:
+        return settings
 
+    def false(settings: Settings) -> float:
+        curve = settings.curve
+        return curve.false_candidates(documents, pairs) if pairs else documents * curve.by_chance()
 
-def _false(curve: Curve, found: Background | ItemBackground | None, documents: int) -> float:
-    """False candidates of a document among this many."""
-    return documents * curve.by_chance() if found is None else curve.false_candidates(documents, found.histogram())
+    size, chosen, candidates = MOST_COMPONENTS, settings, false(settings)
+    while size < LARGEST_SIGNATURE_SIZE and candidates > MOST_FALSE:
+        size *= 2
+        larger = settings.where_not_given(signature_size=size)
+        before, candidates = candidates, false(larger)
+        if candidates > before / 2:
+            break
+        chosen = larger
+    return chosen
 
 
 def others_of(settings: Settings) -> list[Curve]:

@@ -113,12 +113,15 @@ def test_more_vectors_need_longer_keys(tmp_path: Path) -> None:
     chosen = [tuple(figures(*cosine, documents)[name] for name in names) for documents in (10**5, 4 * 10**5, 10**6)]
     assert chosen == [(1024, 68, 15), (2048, 109, 18), (4096, 176, 21)]
     assert figures(*cosine, "1000000", "--signature-size", "1024")["signature_size"] == 1024
+    assert tomllib.loads(snippet(tune(*cosine[1:], "1000000").stdout))["rows"] == 21
+    low = (*cosine[:5], "--threshold", "0.5", "--expected-docs", "1000000")  # twice the keys would not halve them
+    assert figures(*low)["signature_size"] == 832
 
     euclidean = ("--measure", "euclidean", "--dimensions", "8", "--max-distance", "1", "--expected-docs", "1000000")
     assert figures("tune", *euclidean)["signature_size"] < 1024  # nothing is known of the others
     chance = random.Random(1)
-    far = [{"id": number, "vector": [chance.uniform(0, 3) for _ in range(8)]} for number in range(60)]
-    assert figures("tune", write_lines(tmp_path / "vectors.jsonl", far), *euclidean)["signature_size"] > 2048
+    far = [{"id": number, "vector": [chance.uniform(0, 6) for _ in range(8)]} for number in range(60)]
+    assert figures("tune", write_lines(tmp_path / "vectors.jsonl", far), *euclidean)["signature_size"] > 1024
 
 
 def test_a_plot_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
