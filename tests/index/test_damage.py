@@ -22,7 +22,8 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
-from stream_lsh.index.postings.run import read_header
+from stream_lsh.index.postings.posting import packed
+from stream_lsh.index.postings.run import BEFORE, Run, read_header
 from stream_lsh.index.postings.runs import Postings
 from stream_lsh.index.store.rocksdb import Store, rows_key
 from stream_lsh.settings.model import Settings
@@ -152,6 +153,34 @@ def test_one_run_that_is_missing_is_named_with_what_to_do(copy: Whole) -> None:
         Index(Settings(), folder)
     shutil.rmtree(run.parent)
     goes_on(folder, verdicts)
+
+
+def test_postings_of_an_earlier_revision_are_rebuilt(copy: Whole) -> None:
+    """By the first program that opens the index for writing. A reader names the remedy."""
+    folder, verdicts = copy
+    runs = files(folder, "postings/run-*")
+    for path in runs:
+        with path.open("r+b") as file:
+            file.write(BEFORE)
+    said = rf"{folder}/.*/run-.* cannot be used: no run of this version; delete the folder .*/postings and start again"
+    with pytest.raises(DamagedError, match=said):
+        Index(Settings(), folder, read_only=True)
+    goes_on(folder, verdicts)
+    assert not set(runs) & set(files(folder, "postings/run-*"))
+
+
+def test_one_run_of_an_earlier_revision_is_damage(copy: Whole) -> None:
+    """All runs of a segment are of one revision, or a file was copied into the folder."""
+    folder, _ = copy
+    index = Index(Settings(), folder, read_only=True)
+    listed = [[run.path for run in segment.postings.runs] for segment in index.shards[0].segments]
+    index.close()
+    run = next(runs[0] for runs in listed if len(runs) > 1)
+    assert run is not None
+    with run.open("r+b") as file:
+        file.write(BEFORE)
+    with pytest.raises(DamagedError, match=rf"{run} cannot be used: no run of this version"):
+        Index(Settings(), folder)
 
 
 def misplace_a_run(folder: Path) -> None:
@@ -301,12 +330,11 @@ def test_postings_of_rows_that_are_not_there_are_damage(copy: Whole) -> None:
     """They are no row of anything: memory is read where it is, or not at all."""
     folder, verdicts = copy
     for path in files(folder, "postings/run-*"):
-        postings = read_header(path)["postings"]
-        values = np.fromfile(path, np.uint64, postings["count"], offset=postings["start"])
-        values ^= np.uint64(1 << 25)
+        run = Run.open(path)
+        values = run.values(0, run.size) | np.uint64((1 << run.row_bits) - 1)
         with path.open("r+b") as file:
-            file.seek(postings["start"])
-            file.write(values.tobytes())
+            file.seek(run.start)
+            file.write(packed(values, run.octets).tobytes())
     feed = [*FEEDER, folder, json.dumps({"memtable_documents": 16}), "17", str(N), "80", folder / "out"]
     done = subprocess.run([sys.executable, *feed], capture_output=True, text=True)
     assert done.returncode == 1, done.returncode

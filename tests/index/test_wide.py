@@ -15,10 +15,13 @@ from stream_lsh.index import index as module
 from stream_lsh.index.kernel.candidates import best, nominate
 from stream_lsh.index.kernel.row_access import word
 from stream_lsh.index.kernel.work import Scratch
+from stream_lsh.index.postings.bloom_filter import filter_mask, filter_word, filter_words
 from stream_lsh.index.postings.bucket import passing, read
 from stream_lsh.index.postings.memtable import POOL_WORDS, Memtable, append, find, newest, posted
-from stream_lsh.index.postings.run import Run, directory_bits, filter_mask, filter_word, filter_words
+from stream_lsh.index.postings.posting import directory_bits, first_posting, packed, posting_bytes
+from stream_lsh.index.postings.run import Run
 from stream_lsh.index.rows.deleted_rows import DeletedRows
+from stream_lsh.index.rows.keys import KEY_BITS
 from stream_lsh.index.rows.layout import MASK, SEQ, Rows
 from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.segments.manifest import BATCH
@@ -53,22 +56,23 @@ def test_a_shard_with_rows_beyond_32_bits(
 @pytest.mark.parametrize("room", [4, 64])
 def test_a_run_with_as_many_postings_as_there_can_be(tmp_path: Path, room: int) -> None:
     """Its last entries are read at the right places: from the file, at once or by bisection, and by `between`."""
-    bits, entries, many = 16, 1 << 16, 20
+    entries, many = 1 << directory_bits(MOST_POSTINGS), 20
     directory = np.zeros(entries + 1, np.uint32)
     directory[-3:] = MOST_POSTINGS - many, MOST_POSTINGS - many, MOST_POSTINGS
     directory[1:-3] = MOST_POSTINGS - many
     filter = np.full(8, 2**64 - 1, np.uint64)
-    keys = np.array([(entries - 1) << 48 | (k // 5 + 1) << 16 for k in range(many)], np.uint64)
+    low = 64 - KEY_BITS
+    keys = np.array([((1 << KEY_BITS) - 9 + k // 5) << low for k in range(many)], np.uint64)
     rows = np.array([2**27 - many + k for k in range(many)], np.uint32)
-    values = (keys << np.uint64(bits)) & np.uint64(2**64 - 2**32) | rows.astype(np.uint64)
     path = tmp_path / "run"
     with path.open("wb") as file:
-        file.truncate(PAGE + 8 * MOST_POSTINGS)
+        file.truncate(PAGE + posting_bytes(MOST_POSTINGS, 2**27) * MOST_POSTINGS)
     fd = os.open(path, os.O_RDWR)
     try:
-        os.pwrite(fd, values.tobytes(), PAGE + 8 * (MOST_POSTINGS - many))
-        at = filter.ctypes.data, len(filter), directory.ctypes.data
-        table = np.array([[*at, bits, fd, PAGE, 2**39, 2**39 + 2**27]])
+        run = Run(0, 0, 2**27, MOST_POSTINGS, filter, directory, None, path, os.dup(fd), PAGE)
+        values = np.array([first_posting(key, run.bits, run.row_bits) for key in keys], np.uint64) + rows
+        os.pwrite(fd, packed(values, run.octets).tobytes(), PAGE + run.octets * (MOST_POSTINGS - many))
+        table = run.line(2**39)[None]
         memory = Memtable.of(16)
         for key in np.unique(keys):
             out = np.empty(16, np.int64)
@@ -79,7 +83,6 @@ def test_a_run_with_as_many_postings_as_there_can_be(tmp_path: Path, room: int) 
                 seen, most = [row for row in wanted if row >= first], np.int64(limit)
                 got = read(key, find(memory, key), hits, 0, table, memory, first, most, np.empty(room, np.uint64), out)
                 assert (out[: got[0]].tolist(), got[1]) == (seen[:limit], len(seen) > limit)
-        run = Run(0, 0, 2**27, MOST_POSTINGS, filter, directory, None, path, os.dup(fd), PAGE)
         found_keys, found_rows = run.between(MOST_POSTINGS - many + 3, MOST_POSTINGS)
         assert found_keys.tolist() == keys[3:].tolist() and found_rows.tolist() == rows[3:].tolist()
         assert run.position(int(keys[5])) == MOST_POSTINGS - many + 5

@@ -6,10 +6,22 @@ import numpy as np
 
 from stream_lsh.hashing.bits import half_at, word_at
 from stream_lsh.hashing.kernels import njit, read_at
+from stream_lsh.index.postings.bloom_filter import filter_mask, filter_word
 from stream_lsh.index.postings.memtable import BEHIND_ALL, empty, newest_before, oldest, posted, since
-from stream_lsh.index.postings.run import filter_mask, filter_word
+from stream_lsh.index.postings.posting import first_posting, row_of, unpack
 from stream_lsh.index.rows.keys import posting_key
-from stream_lsh.index.rows.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, LAST, POSTINGS, WORDS
+from stream_lsh.index.rows.layout import (
+    BITS,
+    DIRECTORY,
+    FILE,
+    FILTER,
+    FIRST,
+    LAST,
+    OCTETS,
+    POSTINGS,
+    ROW_BITS,
+    WORDS,
+)
 
 __all__ = [
     "COPIES",
@@ -31,7 +43,6 @@ __all__ = [
 # representative rows.
 FOLLOWERS, COPIES, REPRESENTATIVES = np.uint64(1), np.uint64(2), np.uint64(3)
 _ONE = np.uint64(1)
-_HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1 << 32)
 
 
 @njit
@@ -83,13 +94,15 @@ def nowhere(hits, at):  # type: ignore[no-untyped-def]
 
 @njit
 def _load(runs, r, start, stop, room):  # type: ignore[no-untyped-def]
-    """Read the postings [start, stop) of a run into `room`: the rest of the key in the high half, the row in the low
-    half."""
-    if runs[r, FILE] >= 0:
-        read_at(runs[r, FILE], room.ctypes.data, 8 * (stop - start), runs[r, POSTINGS] + 8 * start)
-    else:
-        for k in range(stop - start):
+    """Read the postings [start, stop) of a run into `room`: the rest of the key, and in the low bits the row."""
+    n, octets = stop - start, runs[r, OCTETS]
+    if runs[r, FILE] < 0:
+        for k in range(n):
             room[k] = word_at(runs[r, POSTINGS] + 8 * (start + k))
+        return
+    at = (8 - octets) * n
+    read_at(runs[r, FILE], room.ctypes.data + at, octets * n, runs[r, POSTINGS] + octets * start)
+    unpack(room.view(np.uint8), at, n, octets, room)
 
 
 @njit
@@ -114,17 +127,15 @@ def key_range(runs, r, key, row, end, room):  # type: ignore[no-untyped-def]
     """
     if row >= runs[r, LAST] or end <= runs[r, FIRST]:
         return np.int64(0), np.int64(0), np.int64(-1)
-    bits = np.uint64(runs[r, BITS])
+    bits, row_bits = np.uint64(runs[r, BITS]), np.uint64(runs[r, ROW_BITS])
     entry = np.int64(key >> (np.uint64(64) - bits))
-    rest = (key << bits) & _HIGH
+    rest = first_posting(key, bits, row_bits)
     least = rest + np.uint64(max(row - runs[r, FIRST], np.int64(0)))
-    wide = min(np.uint64(end - runs[r, FIRST]), _LOWEST)  # they end this far behind `rest`
+    wide = min(np.uint64(end - runs[r, FIRST]), _ONE << row_bits)  # they end this far behind `rest`
     low = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry))
     high = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry + 4))
     if high - low > len(room):  # an entry with a very long bucket
         start = _bound(runs, r, low, high, least, room)
-        if rest + wide == 0:
-            return start, high, np.int64(-1)
         return start, _bound(runs, r, start, high, rest + wide, room), np.int64(-1)
     _load(runs, r, low, high, room)
     start = np.int64(0)
@@ -147,7 +158,7 @@ def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-unt
             _load(runs, r, begin, stop, room)
         first = begin - loaded if loaded >= 0 else np.int64(0)
         for k in range(stop - begin - 1, -1, -1):
-            row = runs[r, FIRST] + np.int64(room[first + k] & _ROW)
+            row = runs[r, FIRST] + row_of(room[first + k], runs[r, ROW_BITS])
             # Postings are read without a checksum, and a wrong row would be read out of bounds.
             if row >= runs[r, LAST]:
                 raise OSError("a file of the index is damaged: it has postings of rows that do not exist")

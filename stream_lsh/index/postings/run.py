@@ -5,7 +5,8 @@ Layout (little endian), each section padded to 4096 bytes:
 - a header of 4096 bytes;
 - the Bloom filter, uint64[words];
 - the directory, uint32[2^d + 1]: where the keys with given d high bits begin;
-- the postings, uint64[n]: the 32 bits of the key behind those d in the high half, the row in the low half.
+- the postings, ascending, of `posting_bytes` each: the bits of the key behind those d, and below them the row, counted
+  from the first row of the run.
 
 Filter and directory are read into memory when the file is opened. Postings are read by `pread` when they are needed:
 mapped, a look-up would cost a page fault, and mapped pages count as memory of the process. Keys are uniform hashes. A
@@ -29,18 +30,24 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.rows.keys import KEY_BITS
+from stream_lsh.index.postings.bloom_filter import filter_mask, filter_word, filter_words
+from stream_lsh.index.postings.posting import (
+    WORD,
+    directory_bits,
+    first_posting,
+    packed,
+    posting_bytes,
+    row_bits,
+    take_apart,
+    unpacked,
+)
 from stream_lsh.index.rows.layout import COLUMNS
 from stream_lsh.index.store.errors import refused
 from stream_lsh.index.store.files import PAGE, checksum, fill, sync_folder
 
-MAGIC = b"stream_lsh run 2\n"
-FILTER_BITS = 10  # per key; four bits of one 64-bit word are set: under 2 % of other keys pass
-ENTRY_KEYS = 32  # keys of an entry of the directory, about
-FEWEST_BITS = KEY_BITS - 32  # bits of the directory at least: the rest of a key must fit into 32 bits
-SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("postings", np.uint64))
+MAGIC = b"stream_lsh run 3\n"
+BEFORE = b"stream_lsh run 2\n"  # of earlier revisions
 CHUNK = 1 << 20  # postings merged at a time
-_HIGH = np.uint64(0xFFFFFFFF00000000)
 KeysAndRows = tuple[NDArray[np.uint64], NDArray[np.uint32]]
 """Keys uint64[n] and rows uint32[n] of postings."""
 REMEDY = "delete the folder {} and start again: postings are rebuilt from the rows"
@@ -52,7 +59,7 @@ class Run:
 
     Attributes:
         size: number of postings.
-        postings: of a run in memory, otherwise None.
+        postings: of a run in memory, uint64[size]; otherwise None.
         file: descriptor, -1 in memory.
         start: position of the postings in the file.
         crc: CRC-32 of the postings in the file.
@@ -75,20 +82,31 @@ class Run:
         """High bits of a key that give its entry in the directory."""
         return (len(self.directory) - 2).bit_length()
 
+    @property
+    def row_bits(self) -> int:
+        """Low bits of a posting that are its row."""
+        return row_bits(self.last - self.first)
+
+    @property
+    def octets(self) -> int:
+        """Bytes of a posting in the file."""
+        return posting_bytes(self.size, self.last - self.first)
+
     @classmethod
     def of(cls, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int) -> Self:
         """A run in memory from postings sorted by key, then row."""
         words, bits = filter_words(len(keys)), directory_bits(len(keys))
         filter, directory = np.zeros(words, np.uint64), np.zeros((1 << bits) + 1, np.uint32)
         postings = np.empty(len(keys), np.uint64)
-        _add(keys, rows, filter, 0, words, directory, bits, postings)
+        _add(keys, rows, first, filter, 0, words, directory, bits, row_bits(last - first), postings)
         _close(directory)
         return cls(0, first, last, len(keys), filter, directory, postings)
 
     def write(self, path: Path) -> None:
         """Write a run in memory to a file. The file gets its name when it is complete and on disk."""
         with _Writer(path, self.level, self.first, self.last, self.size) as writer:
-            writer.put("postings", self.stored(0, self.size))
+            for start in range(0, self.size, CHUNK):
+                writer.put("postings", packed(self.values(start, min(start + CHUNK, self.size)), self.octets))
             writer.put("filter", self.filter)
             writer.put("directory", self.directory)
 
@@ -114,18 +132,10 @@ class Run:
         nothing = np.empty(0, np.uint64), np.zeros(2, np.uint32)
         run = cls(header["level"], header["first"], header["last"], header["postings"]["count"], *nothing, path=path)
         run.file, run.start, run.crc = file, header["postings"]["start"], header["postings"]["crc"]
-        for name, kind in SECTIONS:
-            start, count, crc = (header[name][part] for part in ("start", "count", "crc"))
-            if name in ("filter", "directory"):
-                values = run._read(start, count, kind)
-                setattr(run, name, values)
-                found: int | None = zlib.crc32(values.data)
-            elif check:
-                found = checksum(file, start, count * np.dtype(kind).itemsize)
-            else:
-                continue
-            if found != crc:
-                raise run.damaged(name)
+        run.filter = run._verified("filter", header, np.uint64)
+        run.directory = run._verified("directory", header, np.uint32)
+        if check and checksum(file, run.start, run.size * run.octets) != run.crc:
+            raise run.damaged("postings")
         return run
 
     def damaged(self, section: str) -> DamagedError:
@@ -134,29 +144,42 @@ class Run:
 
     def between(self, start: int, stop: int) -> KeysAndRows:
         """The postings at [start, stop)."""
-        return self.taken_apart(start, self.stored(start, stop))
+        return self.taken_apart(start, self.values(start, stop))
 
     def taken_apart(self, start: int, postings: NDArray[np.uint64]) -> KeysAndRows:
-        """Decode what `stored` gives from the position `start` on."""
+        """Decode what `values` gives from the position `start` on."""
         entry = int(np.searchsorted(self.directory, start, "right")) - 1
         keys, rows = np.empty(len(postings), np.uint64), np.empty(len(postings), np.uint32)
-        _take_apart(self.directory, entry, start, postings, self.bits, keys, rows)
+        take_apart(self.directory, entry, start, postings, self.bits, self.row_bits, self.first, keys, rows)
         return keys, rows
 
-    def stored(self, start: int, stop: int) -> NDArray[np.uint64]:
-        """The postings at [start, stop), as the file has them."""
+    def values(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """The postings at [start, stop), as they are in memory."""
         if self.postings is not None:
             return self.postings[start:stop]
-        return self._read(self.start + 8 * start, stop - start, np.uint64)
+        return unpacked(self.stored(start, stop), self.octets)
 
-    def _read(self, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
-        """An array from the file.
+    def stored(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """A word without meaning, for `unpacked`, and the bytes of the postings at [start, stop) in the file.
 
         Raises:
             DamagedError: the file has been truncated.
             OSError: it cannot be read.
         """
-        out = np.empty(count, kind)
+        out = np.empty(WORD + (stop - start) * self.octets, np.uint8)
+        self._filled(self.start + start * self.octets, out[WORD:])
+        return out
+
+    def _verified(self, name: str, header: dict[str, Any], kind: type[Any]) -> NDArray[Any]:
+        """A section of the file with the checksum of the header. Raises as `stored`, and DamagedError if it differs."""
+        section = header[name]
+        values = self._filled(section["start"], np.empty(section["count"], kind))
+        if zlib.crc32(values.data) != section["crc"]:
+            raise self.damaged(name)
+        return values
+
+    def _filled(self, start: int, out: NDArray[Any]) -> NDArray[Any]:
+        """An array with what the file has from a position on. Raises as `stored`."""
         if not fill(self.file, start, out.data.cast("B")):
             raise DamagedError(f"{self.path} has become shorter; {REMEDY.format(Path(self.path or '').parent)}")
         return out
@@ -178,7 +201,7 @@ class Run:
         postings = self.start if self.postings is None else self.postings.ctypes.data
         line = (
             self.filter.ctypes.data, len(self.filter), self.directory.ctypes.data, self.bits, self.file, postings,
-            first, first + self.last,
+            first + self.first, first + self.last, self.row_bits, self.octets,
         )  # fmt: skip
         assert len(line) == COLUMNS
         return np.array(line, np.int64)
@@ -198,12 +221,12 @@ def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda:
             file.
     """
     n = sum(run.size for run in runs)
-    words, bits = filter_words(n), directory_bits(n)
-    directory = np.zeros((1 << bits) + 1, np.uint32)
+    words, bits, first, last = filter_words(n), directory_bits(n), runs[0].first, runs[-1].last
+    directory, octets = np.zeros((1 << bits) + 1, np.uint32), posting_bytes(n, last - first)
     level = max(run.level for run in runs) + 1
     cuts = _cuts(runs, words, max(1, n // CHUNK))
     readers = [_Reader(run) for run in runs]
-    with _Writer(path, level, runs[0].first, runs[-1].last, n) as writer:
+    with _Writer(path, level, first, last, n) as writer:
         for (first_word, _), (last_word, ends) in pairwise(cuts):
             if stopped():
                 raise InterruptedError
@@ -213,9 +236,9 @@ def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda:
                 parts = pairs + parts[2 * len(pairs) :]
             keys, rows = parts[0]
             filter, postings = np.zeros(last_word - first_word, np.uint64), np.empty(len(keys), np.uint64)
-            _add(keys, rows, filter, first_word, words, directory, bits, postings)
+            _add(keys, rows, first, filter, first_word, words, directory, bits, row_bits(last - first), postings)
             writer.put("filter", filter)
-            writer.put("postings", postings)
+            writer.put("postings", packed(postings, octets))
         for reader in readers:  # before the file gets its name
             reader.check()
         _close(directory)
@@ -233,9 +256,11 @@ class _Reader:
     def read_to(self, end: int) -> KeysAndRows:
         """The next postings, up to the position `end`. They may be damaged until `check` has returned."""
         start, self._at = self._at, end
+        if self._run.postings is not None:
+            return self._run.between(start, end)
         stored = self._run.stored(start, end)
-        self._crc = zlib.crc32(stored.data, self._crc)
-        return self._run.taken_apart(start, stored)
+        self._crc = zlib.crc32(stored[WORD:].data, self._crc)
+        return self._run.taken_apart(start, unpacked(stored, self._run.octets))
 
     def check(self) -> None:
         if self._run.postings is None and self._crc != self._run.crc:
@@ -273,12 +298,15 @@ class _Writer:
         self._temporary = path.with_suffix(".writing")
         self._body: dict[str, Any] = {"level": level, "first": first, "last": last}
         start = PAGE
-        counts = (filter_words(n), (1 << directory_bits(n)) + 1, n)
-        for (name, kind), count in zip(SECTIONS, counts, strict=True):
+        sections = (
+            ("filter", filter_words(n), WORD), ("directory", (1 << directory_bits(n)) + 1, 4),
+            ("postings", n, posting_bytes(n, last - first)),
+        )  # fmt: skip
+        for name, count, size in sections:
             self._body[name] = {"start": start, "count": count, "crc": 0}
-            start += -(-count * np.dtype(kind).itemsize // PAGE) * PAGE
+            start += -(-count * size // PAGE) * PAGE
         self._body["size"] = start
-        self._at = {name: self._body[name]["start"] for name, _ in SECTIONS}
+        self._at = {name: self._body[name]["start"] for name, _, _ in sections}
 
     def __enter__(self) -> Self:
         self._fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -309,14 +337,14 @@ class _Writer:
             self._temporary.unlink(missing_ok=True)
 
 
-def filter_words(n: int) -> int:
-    """Words of the filter of n keys."""
-    return max(1, n * FILTER_BITS // 64)
+def outdated(path: Path) -> bool:
+    """Whether a file is a run of an earlier revision.
 
-
-def directory_bits(n: int) -> int:
-    """High bits of a key that give its entry in a directory of n keys."""
-    return max(FEWEST_BITS, (max(n, ENTRY_KEYS) // ENTRY_KEYS - 1).bit_length())
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(BEFORE)) == BEFORE
 
 
 def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[int]]]:
@@ -333,7 +361,7 @@ def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[
 
 
 @njit
-def _add(keys, rows, filter, first_word, words, directory, bits, postings):  # type: ignore[no-untyped-def]
+def _add(keys, rows, first, filter, first_word, words, directory, bits, row_bits, postings):  # type: ignore[no-untyped-def]
     """Enter sorted keys into the part of the filter that begins at `first_word`, into the directory (as counts), and
     with their rows into the postings. Only damaged keys are outside this part."""
     shift = np.uint64(64 - bits)
@@ -343,7 +371,7 @@ def _add(keys, rows, filter, first_word, words, directory, bits, postings):  # t
         if 0 <= word < len(filter):
             filter[word] |= filter_mask(key)
         directory[np.int64(key >> shift) + 1] += np.uint32(1)
-        postings[i] = (key << np.uint64(bits)) & _HIGH | np.uint64(rows[i])
+        postings[i] = first_posting(key, bits, row_bits) + np.uint64(rows[i] - first)
 
 
 @njit
@@ -351,30 +379,6 @@ def _close(directory):  # type: ignore[no-untyped-def]
     """Turn counts into positions."""
     for i in range(1, len(directory)):
         directory[i] += directory[i - 1]
-
-
-@njit
-def _take_apart(directory, entry, start, postings, bits, keys, rows):  # type: ignore[no-untyped-def]
-    """Keys and rows of the postings from position `start` on, the first of which is in `entry` of the directory."""
-    for i in range(len(postings)):
-        while np.int64(directory[entry + 1]) <= start + i:
-            entry += 1
-        keys[i] = np.uint64(entry) << np.uint64(64 - bits) | (postings[i] & _HIGH) >> np.uint64(bits)
-        rows[i] = np.uint32(postings[i] & ~_HIGH)
-
-
-@njit(forceinline=True)
-def filter_word(key, words):  # type: ignore[no-untyped-def]
-    return np.int64(((key >> np.uint64(32)) * words) >> np.uint64(32))
-
-
-@njit(forceinline=True)
-def filter_mask(key):  # type: ignore[no-untyped-def]
-    """Four bits of a word of the filter, by a hash of the key."""
-    one, low = np.uint64(1), np.uint64(63)
-    mixed = (key >> np.uint64(16)) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
-    mask = (one << (mixed & low)) | (one << ((mixed >> np.uint64(6)) & low))
-    return mask | (one << ((mixed >> np.uint64(12)) & low)) | (one << ((mixed >> np.uint64(18)) & low))
 
 
 @njit(allocates=True)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
@@ -16,8 +17,10 @@ from stream_lsh.index.rows.decisions import stored_decisions
 from stream_lsh.index.rows.keys import ends_of
 from stream_lsh.index.store.rocksdb import IDS, Store, rows_key
 
-BLOCK = 512  # most ids of a value
+BLOCK = 128  # most ids of a value: larger ones are hardly smaller on the disk, and take longer to decompress
 CACHED = 65536  # ids read from the store that are cached
+PLAIN = 32  # a value with fewer ids is not compressed: to make a compressor would take longer
+_MOST_BYTES = 1 << 23  # of a value, decompressed
 _COUNT = struct.Struct("<I")
 
 Named = tuple[bytes, bytes]
@@ -45,6 +48,7 @@ class Ids:
         self._of: list[bytes] = []  # no tuples: Python would look for cycles in them
         self._stored = lru_cache(CACHED)(self._read_stored)
         self._opened: _Opened | None = None  # the value read last: rows are often asked for in order
+        self._decompressor = zstandard.ZstdDecompressor()
 
     def add(self, ids: Sequence[bytes], of: Sequence[bytes], rows: Sequence[int], last: int) -> None:
         """Add the ids of documents and of their oldest matches. Rows before `last` that are not in `rows` have no
@@ -68,7 +72,7 @@ class Ids:
 
     def take(self, first: int) -> dict[bytes, bytes]:
         """The values with the ids from row `first` on."""
-        values = {}
+        values, compressor = dict[bytes, bytes](), _Compressor()
         at, last = first, self.last
         while at < last:
             number, end = self._segment_of(at), min(at + BLOCK, last)
@@ -76,7 +80,7 @@ class Ids:
                 end -= 1
             names = [b""] * (2 * (end - at))
             names[::2], names[1::2] = (some[at - self._base : end - self._base] for some in (self._recent, self._of))
-            values[rows_key(IDS, self._shard, number, at)] = _value(names)
+            values[rows_key(IDS, self._shard, number, at)] = compressor.value(names)
             at = end
         return values
 
@@ -91,7 +95,8 @@ class Ids:
                 anew[rows_key(IDS, self._shard, self._segment_of(row), first)] = names
             at = 2 * (row - first)
             names[at : at + 2] = b"null" if row in erased else names[at], b""
-        return {key: _value(names) for key, names in anew.items()}
+        compressor = _Compressor()
+        return {key: compressor.value(names) for key, names in anew.items()}
 
     def erased(self, rows: Iterable[int], named: Iterable[int]) -> None:
         """The values of `without` are in the store."""
@@ -144,12 +149,10 @@ class Ids:
             return self._opened
         first, value = self._store.holding(IDS, self._shard, self._segment_of(row), row)
         try:
-            (n,) = _COUNT.unpack_from(value)
-            ends = np.frombuffer(value, np.uint32, 2 * n, _COUNT.size)
-        except (struct.error, ValueError):
-            n, ends = 0, np.empty(0, np.uint32)
-        body = _COUNT.size + ends.nbytes
-        if not first <= row < first + n or len(value) != body + int(ends[-1]):
+            value, ends, body = self._decoded(value)
+        except (struct.error, ValueError, zstandard.ZstdError):
+            ends, body = np.empty(0, np.uint32), 0
+        if not first <= row < first + len(ends) // 2 or len(value) != body + int(ends[-1]):
             raise DamagedError(
                 f"{self._store.path}: the ids from row {first} of shard {self._shard} are damaged; "
                 "restore the folder from a backup"
@@ -157,13 +160,36 @@ class Ids:
         self._opened = first, value, ends, body
         return self._opened
 
+    def _decoded(self, value: bytes) -> tuple[bytes, NDArray[np.uint32], int]:
+        """The bytes of a value, decompressed, the ends of the ids, and where the ids begin in the bytes."""
+        if not value.startswith(zstandard.FRAME_HEADER):
+            (n,) = _COUNT.unpack_from(value)
+            ends = np.frombuffer(value, np.uint32, 2 * n, _COUNT.size)
+            return value, ends, _COUNT.size + ends.nbytes
+        if not 0 <= zstandard.frame_content_size(value) <= _MOST_BYTES:
+            raise ValueError("no value of ids has this size")
+        value = self._decompressor.decompress(value)
+        (n,) = _COUNT.unpack_from(value)
+        lengths = np.frombuffer(value, np.uint16, 2 * n, _COUNT.size)
+        return value, lengths.cumsum(dtype=np.uint32), _COUNT.size + lengths.nbytes
 
-def _value(names: list[bytes]) -> bytes:
-    """The value of some rows: the id of each, and the id of its oldest match."""
-    ends = ends_of(names).astype(np.uint32)
-    return b"".join((_COUNT.pack(len(names) // 2), ends.tobytes(), *names))
+
+class _Compressor:
+    """Makes values. Its zstd compressor is made when it is needed."""
+
+    def __init__(self) -> None:
+        self._zstd: zstandard.ZstdCompressor | None = None
+
+    def value(self, names: list[bytes]) -> bytes:
+        """The value of some rows: the id of each, and the id of its oldest match. Lengths compress better than ends."""
+        count = _COUNT.pack(len(names) // 2)
+        if len(names) < 2 * PLAIN:
+            return b"".join((count, ends_of(names).astype(np.uint32).tobytes(), *names))
+        self._zstd = self._zstd or zstandard.ZstdCompressor(level=1, write_checksum=True)
+        lengths = np.array([*map(len, names)], np.uint16)
+        return self._zstd.compress(b"".join((count, lengths.tobytes(), *names)))
 
 
 def _taken_apart(value: bytes, ends: NDArray[np.uint32], body: int) -> list[bytes]:
-    """Decode a value of `_value`."""
+    """Decode the bytes of a value."""
     return [value[a:b] for a, b in pairwise([body, *(ends + np.uint32(body)).tolist()])]

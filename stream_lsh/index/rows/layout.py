@@ -63,9 +63,10 @@ REPLACED_SINCE = np.int64(-2)
 # Columns of the table of segments.
 FIRST_ROW, ROW_FILE, ROWS_AT = _numbers(0, 1, 2)
 # Columns of the table of runs: addresses and lengths. POSTINGS: position in the FILE, or address if FILE is -1. FIRST:
-# row of the shard that the run counts its rows from; LAST: the row after its last one.
-FILTER, WORDS, DIRECTORY, BITS, FILE, POSTINGS, FIRST, LAST = _numbers(*range(8))
-COLUMNS = 8
+# row of the shard that the run counts its rows from; LAST: the row after its last one. ROW_BITS: low bits of a posting
+# that are its row. OCTETS: bytes of a posting.
+FILTER, WORDS, DIRECTORY, BITS, FILE, POSTINGS, FIRST, LAST, ROW_BITS, OCTETS = _numbers(*range(10))
+COLUMNS = 10
 # Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1.
 # KIND, OLDEST, OLDEST_SEQ, GROUP_OF: the verdict as far as this shard can give it, or the first verdict of a
 # redelivered document; row and number are -1 where there is none. OLDEST of a redelivered document is REPLACED_SINCE if

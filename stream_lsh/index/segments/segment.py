@@ -16,6 +16,7 @@ import numpy as np
 from stream_lsh.index.kernel.insert import replay
 from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.postings.provisional import post_again
+from stream_lsh.index.postings.run import outdated
 from stream_lsh.index.postings.runs import Postings, Workers
 from stream_lsh.index.rows.layout import FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape
@@ -35,7 +36,7 @@ class Segment:
         workers: None = read only.
 
     Attributes:
-        lost: its postings are missing; `rebuild` makes them again.
+        lost: its postings are missing, or of an earlier revision; `rebuild` makes them again.
 
     Raises:
         DamagedError: rows or postings are missing or damaged; the message names file and remedy.
@@ -60,8 +61,8 @@ class Segment:
         listed = known["runs"] if known else []
         flushed = listed[-1]["last"] if listed else 0
         # The folder alone says nothing: another shard may have created it again.
-        found = any((postings / item["file"]).exists() for item in listed)
-        self.lost = bool(listed) and workers is not None and not found
+        there = [path for item in listed if (path := postings / item["file"]).exists()]
+        self.lost = bool(listed) and workers is not None and (not there or all(map(outdated, there)))
         with ExitStack() as opened:
             if workers is not None:
                 make_folder(postings)

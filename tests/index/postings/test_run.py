@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.postings import run as module
+from stream_lsh.index.postings.bloom_filter import filter_mask, filter_word
 from stream_lsh.index.postings.bucket import count, earliest, key_range, passing, read, read_before
 from stream_lsh.index.postings.memtable import BEHIND_ALL, Memtable, find
-from stream_lsh.index.postings.run import Run, filter_mask, filter_word, merge, read_header
+from stream_lsh.index.postings.posting import posting_bytes
+from stream_lsh.index.postings.run import Run, merge, read_header
 from stream_lsh.index.rows.keys import KEY_BITS
 from stream_lsh.index.store.files import disk_bytes
 
@@ -152,7 +154,7 @@ def test_merge_stops_at_damaged_postings(tmp_path: Path, monkeypatch: pytest.Mon
         path = paths[turn % 3]
         section = read_header(path)["postings"]
         data = bytearray(whole[turn % 3])
-        size = 8 * section["count"]
+        size = posting_bytes(section["count"], 1000) * section["count"]
         at = section["start"] + (0, size - 1, chance.randrange(size))[turn // 3 % 3]
         data[at] ^= 1 << chance.randrange(8)
         path.write_bytes(data)
