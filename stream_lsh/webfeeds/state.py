@@ -14,8 +14,8 @@ FORMAT = 1
 _TABLES = f"""
 BEGIN;
 CREATE TABLE feeds (url TEXT PRIMARY KEY, etag TEXT, modified TEXT, due REAL, failures INTEGER);
-CREATE TABLE entries (feed TEXT, key BLOB, version BLOB, gone REAL, PRIMARY KEY (feed, key)) WITHOUT ROWID;
-CREATE INDEX gone_entries ON entries (gone) WHERE gone IS NOT NULL;
+CREATE TABLE entries (feed TEXT, key BLOB, version BLOB, absent REAL, PRIMARY KEY (feed, key)) WITHOUT ROWID;
+CREATE INDEX absent_entries ON entries (absent) WHERE absent IS NOT NULL;
 CREATE TABLE marks (byte INTEGER PRIMARY KEY, line INTEGER, time REAL);
 CREATE TABLE positions (name TEXT PRIMARY KEY, byte INTEGER, line INTEGER);
 CREATE TABLE heads (bytes INTEGER PRIMARY KEY, hash TEXT);
@@ -38,7 +38,7 @@ class FeedState:
 class State:
     """The file. What is changed counts with the next `commit`: all of it, or after a crash nothing.
 
-    entries: hashes of those that were read, and since when their feed has not shown them (`gone`, seconds since 1970;
+    entries: hashes of those that were read, and since when their feed has not shown them (`absent`, seconds since 1970;
     NULL while it does). marks: what of the log was read by a time. positions: of the log. heads: hashes of what was its
     beginning.
 
@@ -120,14 +120,14 @@ class State:
         """A feed shows these entries, and no others."""
         shown = {entry.key for entry in entries}
         before = {
-            key for (key,) in self._file.execute("SELECT key FROM entries WHERE feed = ? AND gone IS NULL", (url,))
+            key for (key,) in self._file.execute("SELECT key FROM entries WHERE feed = ? AND absent IS NULL", (url,))
         }
         changes = [(now, url, key) for key in before - shown] + [(None, url, key) for key in shown - before]
-        self._file.executemany("UPDATE entries SET gone = ? WHERE feed = ? AND key = ?", changes)
+        self._file.executemany("UPDATE entries SET absent = ? WHERE feed = ? AND key = ?", changes)
 
     def forget(self, before: float) -> None:
         """Delete the entries that their feeds have not shown since a time."""
-        self._file.execute("DELETE FROM entries WHERE gone <= ?", (before,))
+        self._file.execute("DELETE FROM entries WHERE absent <= ?", (before,))
 
     def forget_feed(self, url: str) -> None:
         """Delete all entries of a feed."""
