@@ -15,13 +15,13 @@ from stream_lsh.errors import UsageError
 if TYPE_CHECKING:
     from stream_lsh.webfeeds.reader import WebFeeds
 
-FEEDS = "Web feeds"
+FEEDS, RETENTION = "Web feeds", "30d"
 FIELDS = {"source_field": "feed", "time_field": "time"}
 """The fields of an entry that are its source and its event time."""
 
 
 def feed_options() -> list[click.Parameter]:
-    """`--feed`, `--every` and `--feed-log`."""
+    """`--feed`, `--every`, `--feed-log` and `--feed-retention`."""
     return [
         option(
             FEEDS, "--feed URL", "RSS or Atom feed whose new entries are documents; repeatable", name="feeds",
@@ -35,6 +35,11 @@ def feed_options() -> list[click.Parameter]:
             FEEDS, "--feed-log FILE",
             "JSON lines to which new entries are appended, made if missing; needed with --feed", FILE, common=False,
         ),
+        option(
+            FEEDS, "--feed-retention DURATION",
+            "how long the feed log keeps an entry, and knows an entry that its feed does not show any more; "
+            f"default: {RETENTION}", common=False,
+        ),
     ]  # fmt: skip
 
 
@@ -46,15 +51,21 @@ def chosen_feeds(given: dict[str, Any], *, versions: bool) -> WebFeeds | None:
     """
     urls: Sequence[str] = given["feeds"]
     if not urls:
-        if (option := next((name for name in ("every", "feed_log") if given[name] is not None), None)) is not None:
-            raise UsageError(f"--{option.replace('_', '-')} is for feeds: add --feed URL")
+        if alone := [name for name in ("every", "feed_log", "feed_retention") if given[name] is not None]:
+            raise UsageError(f"--{alone[0].replace('_', '-')} is for feeds: add --feed URL")
         return None
     if given["feed_log"] is None:
         raise UsageError("--feed needs --feed-log FILE, to which new entries are appended")
-    try:
-        every = seconds_of(given["every"]) if given["every"] is not None else None
-    except ValueError as error:
-        raise UsageError(f"--every {error}") from None
+    every = _seconds("--every", given["every"]) if given["every"] is not None else None
+    retention = _seconds("--feed-retention", given["feed_retention"] or RETENTION)
     from stream_lsh.webfeeds.reader import WebFeeds
 
-    return WebFeeds(urls, given["feed_log"], every, versions, complain)
+    return WebFeeds(urls, given["feed_log"], every, versions, complain, retention=retention)
+
+
+def _seconds(option: str, value: str) -> int:
+    """Those of a duration. Raises UsageError."""
+    try:
+        return seconds_of(value)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None

@@ -38,22 +38,26 @@ class Checksums:
 
 
 def first_difference(
-    known: Sequence[int], position: Position, read: Callable[[int, int], bytes], *, everything: bool
+    known: Sequence[int], position: Position, read: Callable[[int, int], bytes], *, everything: bool, start: int = 0
 ) -> int | None:
     """Where a file differs first from what was read of it up to a position: the offset of a block, None if it does not.
 
     Args:
         known: of the blocks before the position. read: bytes of the file, by offset and number. everything: compare
-            all blocks, however many there are.
+            all blocks, however many there are. start: offset of the first byte that is still there; the block of
+            removed bytes is not compared.
     """
-    chosen: Iterable[int] = range(len(known))
-    if len(known) > MOST and not everything:
+    first = -(-start // BLOCK)
+    chosen: Iterable[int] = range(first, len(known))
+    if len(known) - first > MOST and not everything:
         last = len(known) - MOST // 2
-        chosen = [*sorted(random.sample(range(last), MOST // 2)), *range(last, len(known))]
+        chosen = [*sorted(random.sample(range(first, last), MOST // 2)), *range(last, len(known))]
     for number in chosen:
         if zlib.crc32(read(number * BLOCK, BLOCK)) != known[number]:
             return number * BLOCK
     begin = len(known) * BLOCK
+    if begin < start:
+        return None
     data = read(begin, position.offset - begin)
     return begin if len(data) != position.offset - begin or zlib.crc32(data) != position.crc else None
 

@@ -38,7 +38,8 @@ class Source:
     """One input of this run. reached: where it has been read to, at first by earlier runs; done: to its end. documents,
     rejected: of all runs that have read it. blocks: checksums of the whole blocks that earlier runs have read. began:
     line at which the last run began, and the number of that run's first document. written: by the mark of an output,
-    the line up to which it has this input's lines. anew: there was another file at its path before.
+    the line up to which it has this input's lines. first: the line at which the index has begun to read it. anew: there
+    was another file at its path before.
     """
 
     input: Input
@@ -51,6 +52,7 @@ class Source:
     blocks: Sequence[int] = ()
     began: tuple[int, int] = (0, 0)
     written: dict[str, int] = field(default_factory=dict)
+    first: int = 0
     anew: bool = False
     _stored: int = 0  # blocks read in this run whose checksums the index has
 
@@ -68,6 +70,7 @@ class Source:
             **asdict(identity), "offset": self.reached.offset, "line": self.reached.line,
             "crc": self.reached.crc if self.input.checked else None, "done": self.done, "left": self.input.left,
             "documents": self.documents, "rejected": self.rejected, "began": self.began, "written": self.written,
+            "first": self.first,
         }  # fmt: skip
         facts: dict[str, Any] = {f"{INPUT}{name}": value}
         if self.input.checked:
@@ -171,20 +174,29 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
     input.checked = isinstance(input, LineInput)
     known = store.named(INPUT + _name(identity.path))
     if known is None:
-        return Source(input, identity, Position(), False)
+        return _beginning(input, identity)
     before = InputIdentity(known["path"], known["head"], known["head_bytes"], known["size"])
     if input.matches(before):
         unchanged = known["done"] and identity.size == known["size"] and not input.live
         if unchanged:
             input.left = known.get("left", 0)
         position = Position(known["offset"], known["line"], known.get("crc") or 0)
-        blocks = _blocks(store, identity.path)[: position.offset // BLOCK]
+        blocks: Sequence[int] = _blocks(store, identity.path)[: position.offset // BLOCK]
         input.checked = input.checked and known.get("crc") is not None and len(blocks) == position.offset // BLOCK
         if input.checked and list(identity.stamp) != known["stamp"]:
             _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
+        first, written = known.get("first", 0), known.get("written", {})
+        if position.offset < input.start.offset:
+            if not only_new:
+                raise InputError(
+                    f"lines {position.line + 1:,} to {input.start.line:,} of {input.name} were removed before they "
+                    "were read. Add --only-new to go on with what is there, or feed all into a new index."
+                )
+            found = _beginning(input, identity)
+            position, blocks = found.reached, found.blocks
         counts = known.get("documents", 0), known.get("rejected", 0)
         began: tuple[int, int] = tuple(known.get("began", (0, 0)))
-        return Source(input, identity, position, unchanged, unchanged, *counts, blocks, began, known.get("written", {}))
+        return Source(input, identity, position, unchanged, unchanged, *counts, blocks, began, written, first)
     if not known["done"]:
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
@@ -196,7 +208,13 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
             "was, or give the new one another name. If the name is used again for new documents, add --only-new: the "
             "file is read from its beginning, and outputs get what is new in it."
         )
-    return Source(input, identity, Position(), False, anew=True)
+    return _beginning(input, identity, anew=True)
+
+
+def _beginning(input: Input, identity: InputIdentity, *, anew: bool = False) -> Source:
+    """The source of an input from its first line on; of blocks that were removed nothing is known."""
+    removed = [0] * (input.start.offset // BLOCK)
+    return Source(input, identity, input.start, False, blocks=removed, first=input.start.line, anew=anew)
 
 
 def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *, everything: bool) -> None:

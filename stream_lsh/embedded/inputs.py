@@ -68,6 +68,8 @@ class Input(ABC):
     def __init__(self, name: str, fields: Fields) -> None:
         self.name = name
         self.fields = fields
+        self.start = Position()
+        """What precedes it was removed from the input. Positions count it still."""
         self.raw_position = 0
         """Raw (compressed) bytes read so far, of `size`."""
         self.growing = False
@@ -115,6 +117,9 @@ class Input(ABC):
 
     @abstractmethod
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None: ...
+
+    def committed(self, position: Position) -> None:  # noqa: B027 - nothing has to be done
+        """Everything before a position is in the index, and in the outputs."""
 
     def difference(self, position: Position, known: Sequence[int], *, everything: bool) -> int | None:
         """Where it differs first from what was read of it up to a position, None if that is not known; see
@@ -177,11 +182,13 @@ class LineInput(Input):
     def difference(self, position: Position, known: Sequence[int], *, everything: bool) -> int | None:
         with self._opened() as descriptor, contextlib.suppress(Damaged):
             if self._decompress is None:
-                if (size := os.fstat(descriptor).st_size) < position.offset:
+                start = self.start.offset
+                if (size := start + os.fstat(descriptor).st_size) < position.offset:
                     raise self._shrunk(f"{position.offset} bytes", size)
                 return first_difference(
-                    known, position, lambda at, count: os.pread(descriptor, count, at), everything=everything
-                )
+                    known, position, lambda at, count: os.pread(descriptor, count, at - start), everything=everything,
+                    start=start,
+                )  # fmt: skip
             return first_difference_in(known, position, self._decompress(_all_of(descriptor)))
         return None  # it is damaged; reading it says what is wrong
 
@@ -206,7 +213,7 @@ class LineInput(Input):
             if self._decompress is not None:
                 blocks = self._decompress(blocks)
             mid_line = False
-            if position.offset and self.name != "-" and self._regular():
+            if position.offset > self.start.offset and self.name != "-" and self._regular():
                 if self._decompress is not None:
                     cut = Blocks(blocks)
                     cut.skip(position.offset)
@@ -241,7 +248,8 @@ class LineInput(Input):
         with self._opened() as descriptor:
             begin = 0
             if self._decompress is None and ranges:
-                begin = os.lseek(descriptor, max(0, ranges[0][0].offset - 1), os.SEEK_SET)
+                begin = max(self.start.offset, ranges[0][0].offset - 1)
+                os.lseek(descriptor, begin - self.start.offset, os.SEEK_SET)
             blocks = _all_of(descriptor)
             cut = Blocks(blocks if self._decompress is None else self._decompress(blocks), begin)
             try:
@@ -322,12 +330,11 @@ class LineInput(Input):
 
     def _seek(self, descriptor: int, position: Position) -> bool:
         """Seek to the position. Returns whether the byte before it is not a newline."""
-        size = os.fstat(descriptor).st_size
+        size = self.start.offset + os.fstat(descriptor).st_size
         if size < position.offset:
             raise self._shrunk(f"{position.offset} bytes", size)
-        os.lseek(descriptor, position.offset, os.SEEK_SET)
-        self.raw_position = position.offset
-        return os.pread(descriptor, 1, position.offset - 1) != b"\n"
+        self.raw_position = os.lseek(descriptor, position.offset - self.start.offset, os.SEEK_SET)
+        return os.pread(descriptor, 1, self.raw_position - 1) != b"\n"
 
 
 def is_document(line: bytes) -> bool:

@@ -303,6 +303,8 @@ class _Run:
         }
         facts = {name: fact for source in self._moved.values() for name, fact in source.facts().items()}
         self._engine.commit(job, facts, values, now=now)
+        for source in self._moved.values():
+            source.input.committed(source.reached)
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()

@@ -76,7 +76,7 @@ class LastChoice:
 
     def _entries(self, journal: Journal) -> list[Missing]:
         """The documents of the inputs that are kept now, as entries of the journal."""
-        lines = {str(source.name): 0 for source in self._sources}
+        lines = {str(source.name): source.first for source in self._sources}
         seqs, found = _kept(self._engine.index.shards[0]), list[Missing]()
         for entry in journal.entries():
             if lines.get(entry.input) == entry.begin.line:
@@ -105,6 +105,11 @@ def _check(settings: Settings, sources: Sequence[Source]) -> None:
         if source.name is None:
             raise UsageError(
                 f"--final reads the inputs twice, and {source.input.name} can be read only once; use a file"
+            )
+        if source.first < source.input.start.line:
+            raise StoreError(
+                f"--final reads the inputs again, and the first {source.input.start.line:,} lines of "
+                f"{source.input.name} were removed; feed what is there into a new index"
             )
 
 

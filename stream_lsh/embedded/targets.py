@@ -103,7 +103,7 @@ def missing_of(
         if only_new:
             start = source.began[0] if job is not None and source.began[1] == job else source.reached.line
         for target in open:
-            line = max(start, source.written.get(target.mark, 0))
+            line = max(start, source.written.get(target.mark, source.first))
             if source.name is not None and line < source.reached.line:
                 lacking.append((target, source, line))
     if not lacking:
@@ -136,6 +136,8 @@ def _lacked(target: Target, source: Source, line: int, known: Sequence[Entry]) -
             f"{what}, which the index does not have any more: the window has passed it, or something that "
             f"was deleted has been erased. {remedy}"
         )
+    if target.name == "unique" and entries[0].begin.offset < source.input.start.offset:
+        raise StoreError(f"{what}, of which the first {source.input.start.line:,} were removed from it. {remedy}")
     if any(target.name not in entry.lines for entry in entries):
         flag = f"--{target.name.replace('_', '-')}"
         raise StoreError(f"{what}, which were never made: {flag} was not asked for when it was read. {remedy}")

@@ -17,10 +17,10 @@ from stream_lsh.settings.model import Settings
 
 OF_TOPIC = (
     "document_format", "key_is_id", "id_prefix", "envelope", "id_field", "text_field", "time_field", "deleted_field",
-    "source_field",
+    "source_field", "set_field", "vector_field", "bits_field", "match_within", "rank_field",
 )  # fmt: skip
 """The settings that each of several documents topics may have for itself."""
-IN_ALL = ("time_field", "source_field")
+IN_ALL = ("time_field", "source_field", "set_field", "rank_field")
 """Those of them that either all topics have, or none."""
 REGISTRY_SETTINGS = ("registry_url", "registry_username", "registry_password", "registry_cafile")
 INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
@@ -132,6 +132,11 @@ class TopicSettings(Settings):
                 raise ValueError(
                     f"[documents.{topic}]: {name} is set, and not for the pipeline: set it above the tables, too"
                 )
+        if found.match_within != self.match_within and {len(found.match_within), len(self.match_within)} != {1}:
+            raise ValueError(
+                f"[documents.{topic}]: match_within is another one than for the pipeline: a topic may have another "
+                "name for one field, not for several"
+            )
         return found
 
     @property

@@ -19,8 +19,10 @@ _MARKUP = ("text/html", "application/xhtml+xml")
 
 
 class Entry(NamedTuple):
-    """An entry. key: the hash of its id; version: of its text. time: seconds since 1970. line: JSON, with a newline."""
+    """An entry. feed: its URL. key: the hash of its id; version: of its text. time: seconds since 1970. line: JSON,
+    with a newline."""
 
+    feed: str
     key: bytes
     version: bytes
     time: int
@@ -81,9 +83,9 @@ def keyed(line: bytes) -> Entry:
     document = orjson.loads(line)
     try:
         id, text, time = document["id"].encode(), document["text"].encode(), int(document["time"])
+        return Entry(str(document["feed"]), _hash(id), _hash(text), time, line)
     except (KeyError, TypeError, AttributeError):
         raise ValueError("no entry") from None
-    return Entry(_hash(id), _hash(text), time, line)
 
 
 def _hash(data: bytes) -> bytes:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from stream_lsh.embedded.pages import Refusal, TooLarge, decompressed
 from stream_lsh.embedded.webhook import retry_after
-from stream_lsh.webfeeds.log import FeedState
+from stream_lsh.webfeeds.state import FeedState
 
 if TYPE_CHECKING:
     import httpx

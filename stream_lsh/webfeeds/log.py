@@ -1,132 +1,227 @@
-"""The feed log: the entries that were read from web feeds; and beside it what is known of each feed."""
+"""The feed log: the entries that were read from web feeds, as long as they are kept."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-import orjson
-
 from stream_lsh.documents.columns import Position
+from stream_lsh.embedded.inputs import HEAD_BYTES
 from stream_lsh.errors import InputError
-from stream_lsh.index.store.files import append, replace_file, sync_folder
+from stream_lsh.index.store.files import append, sync_folder
 from stream_lsh.webfeeds.entries import Entry, keyed
+from stream_lsh.webfeeds.state import FeedState, State
 
-STATE = ".state"
-"""Behind the name of a log: the file with what is known of each feed."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedState:
-    """A feed. etag, modified: of its last answer, all of whose entries are in the log. due: when it may be fetched
-    again, seconds since 1970. failures: visits without a feed since the last one with it."""
-
-    etag: str | None = None
-    modified: str | None = None
-    due: float = 0.0
-    failures: int = 0
+STATE, WRITING = ".state", ".writing"
+"""Behind the name of a log: the file with what is known of its feeds; what will take its place."""
+LEAST_BYTES = 2**20  # are removed at once, and at least half of the log
+_COPIED = 2**20  # bytes at once
+_STEPS = 16  # marks in a retention
 
 
 class FeedLog:
     """A file of JSON lines to which entries are appended, each once. It is an input like any other.
 
     An entry counts as seen when its line is on the disk, so a run that is killed loses and repeats none. Only one
-    process has the log.
+    process has the log. An entry is known as long as its feed shows it, and then for the retention. Lines are removed
+    at the beginning of the file, by writing the others into a new one; positions count the removed lines still.
+
+    Attributes:
+        start, end: of what the file has. read: what precedes it, the index or Kafka has. sent: so of Kafka, remembered.
+        heads: `State.heads`.
 
     Raises:
         InputError: it cannot be written, or another process has it.
     """
 
-    def __init__(self, path: Path, *, versions: bool) -> None:
-        """versions: an entry whose text has changed is appended again."""
+    def __init__(self, path: Path, *, versions: bool, retention: float) -> None:
+        """versions: an entry whose text has changed is appended again. retention: seconds."""
         self.path = path
         self._versions = versions
-        self._seen: dict[bytes, bytes] = {}  # the version of each entry
+        self._retention = retention
         self.feeds: dict[str, FeedState] = {}
-        self.end = self.sent = Position()
-        """The end of the log; the end of what Kafka has acknowledged of it."""
-        try:
+        self.start = self.end = self.sent = self.read = Position()
+        with self._guarded():
             self._file = self._open()
-            self._read()
+            try:
+                self._state = State(path.with_name(path.name + STATE))
+            except BaseException:
+                self._file.close()
+                raise
+            try:
+                self._recover()
+                self.heads = self._state.heads()
+            except BaseException:
+                self.close()
+                raise
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise InputError(f"cannot use {self.path}{STATE}, the state of the feed log: {error}.") from None
         except OSError as error:
-            raise InputError(f"cannot use {path} as the log of entries: {error.strerror}.") from None
+            raise InputError(f"cannot use {self.path} as the log of entries: {error.strerror}.") from None
 
     def _open(self) -> BinaryIO:
         new = not self.path.exists()
-        file = self.path.open("a+b", buffering=0)
+        while True:
+            file = self.path.open("a+b", buffering=0)
+            self._lock(file)
+            if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
+                break
+            file.close()  # another process has written a new one meanwhile
+        if new:
+            sync_folder(self.path.parent)
+        return file
+
+    def _lock(self, file: BinaryIO) -> None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
             raise InputError(f"another process reads feeds into {self.path}: stop it, or name another file.") from None
-        if new:
-            sync_folder(self.path.parent)
-        return file
-
-    def _read(self) -> None:
-        whole = 0
-        with self.path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.endswith(b"\n"):
-                    break  # what a killed run has not written to its end; the feed has the entry still
-                try:
-                    entry = keyed(line)
-                except ValueError:
-                    raise InputError(
-                        f"{self.path}, line {number}, is no entry of a feed: name a new file, or a log of entries."
-                    ) from None
-                self._seen[entry.key] = entry.version
-                whole += len(line)
-                self.end = Position(whole, number)
-        os.ftruncate(self._file.fileno(), whole)
-        try:
-            known = orjson.loads(self._state.read_bytes())
-            if known["size"] <= whole:  # else the log was replaced, and what 304 stands for may be missing
-                self.feeds = {url: FeedState(**state) for url, state in known["feeds"].items()}
-                self.sent = Position(*map(int, known["sent"]))
-        except FileNotFoundError:
-            pass
-        except (ValueError, KeyError, TypeError):
-            self.feeds = {}  # it is damaged: each feed is read completely once
 
     @property
-    def _state(self) -> Path:
-        return self.path.with_name(self.path.name + STATE)
+    def _writing(self) -> Path:
+        real = Path(os.path.realpath(self.path))
+        return real.with_name(real.name + WRITING)
 
-    def add(self, entries: Sequence[Entry]) -> int:
-        """Append those that are new, and wait for the disk. Returns how many. Raises InputError."""
+    def _recover(self) -> None:
+        """Find out where the file begins and ends, and take entries whose round was not completed."""
+        self._writing.unlink(missing_ok=True)
+        size = os.fstat(self._file.fileno()).st_size
+        known = self._state.positions()
+        self.start, self.end, self.sent = (known.get(name, Position()) for name in ("start", "end", "sent"))
+        if "next" in known and known["next"].offset + size == self.end.offset:
+            self.start = known["next"]  # the new file is in place already
+        if not self.start.offset <= self.end.offset <= self.start.offset + size:
+            self._state.clear()  # the log was replaced: its feeds may show what it lacks
+            self.start = self.end = self.sent = Position()
+        else:
+            self.feeds = self._state.feeds()
+        with self.path.open("rb") as lines:
+            lines.seek(self.end.offset - self.start.offset)
+            self._state.add(self._entries(lines))
+        os.ftruncate(self._file.fileno(), self.end.offset - self.start.offset)
+        self.save()
+
+    def _entries(self, lines: BinaryIO) -> Iterator[Entry]:
+        """Those of lines behind the end, which moves along."""
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return  # what a killed run has not written to its end; the feed has the entry still
+            try:
+                entry = keyed(line)
+            except ValueError:
+                raise InputError(
+                    f"{self.path}, line {self.end.line + 1}, is no entry of a feed: name a new file, or a log of "
+                    "entries."
+                ) from None
+            self.end = Position(self.end.offset + len(line), self.end.line + 1)
+            self.feeds.setdefault(entry.feed, FeedState(due=time.time()))
+            yield entry
+
+    def add(self, entries: Sequence[Entry], now: float) -> int:
+        """Append those that are new, and wait for the disk. now: seconds since 1970. Returns how many. Raises
+        InputError."""
         last = {entry.key: entry for entry in entries}  # a file may have an entry twice
-        new = [entry for key, entry in last.items() if self._seen.get(key) != entry.version]
-        if not self._versions:
-            new = [entry for entry in new if entry.key not in self._seen]
-        data = b"".join(entry.line for entry in new)
+        with self._guarded():
+            known = {key: self._state.version(entry) for key, entry in last.items()}
+            new = [
+                entry for key, entry in last.items()
+                if known[key] is None or (self._versions and known[key] != entry.version)
+            ]  # fmt: skip
+            if new:
+                self._state.mark(self.end, now, self._retention / _STEPS)
+                self._append(b"".join(entry.line for entry in new))
+                self.end = Position(self.end.offset + sum(len(entry.line) for entry in new), self.end.line + len(new))
+                self._state.add(new)
+        return len(new)
+
+    def _append(self, data: bytes) -> None:
         try:
-            if data:
-                append(self._file.fileno(), data)
-                self.end = Position(self.end.offset + len(data), self.end.line + len(new))
-                self._seen |= {entry.key: entry.version for entry in new}
+            append(self._file.fileno(), data)
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror}; its entries are read again later.") from None
-        return len(new)
+
+    def show(self, url: str, entries: Sequence[Entry], now: float) -> None:
+        """A feed shows these entries, and no others. Raises InputError."""
+        with self._guarded():
+            self._state.show(url, entries, now)
 
     def update(self, url: str, **changes: object) -> None:
         """Change what is known of a feed."""
         self.feeds[url] = replace(self.feeds.get(url, FeedState()), **changes)  # type: ignore[arg-type]
 
-    def save(self) -> None:
+    def save(self, **more: Position) -> None:
         """Write down what is known of the feeds, and what was sent. Raises InputError."""
-        feeds = {url: asdict(state) for url, state in self.feeds.items()}
-        known = {"size": self.end.offset, "sent": [self.sent.offset, self.sent.line], "feeds": feeds}
-        data = orjson.dumps(known, option=orjson.OPT_INDENT_2)
+        with self._guarded():
+            positions = {"start": self.start, "end": self.end, "sent": self.sent, **more}
+            self._state.commit(self.feeds, positions)
+
+    def trim(self, now: float, urls: Collection[str]) -> None:
+        """Forget what no feed has shown for the retention, with the next `save`. Remove lines that are older and that
+        the reader has.
+
+        Args:
+            now: seconds since 1970. urls: of all feeds that are read; what they still show is never forgotten.
+
+        Raises:
+            InputError: the disk refuses.
+        """
+        before = now - self._retention
+        with self._guarded():
+            self._state.forget(before)
+            for url in [url for url, feed in self.feeds.items() if url not in urls and feed.due <= before]:
+                self._state.forget_feed(url)
+                del self.feeds[url]
+            until = [self._state.read_by(before), self.read, *([self.sent] if self.sent.offset else [])]
+            start = min(until, key=lambda position: position.offset)
+            removed, size = start.offset - self.start.offset, self.end.offset - self.start.offset
+            if removed >= max(LEAST_BYTES, size / 2):
+                self._cut(start)
+
+    def _cut(self, start: Position) -> None:
+        """Remove what precedes a position."""
+        if not self.heads:
+            head = os.pread(self._file.fileno(), HEAD_BYTES, 0)
+            ends = {0, len(head), *(end + 1 for end, byte in enumerate(head) if byte == 10)}
+            self.heads = {end: hashlib.sha256(head[:end]).hexdigest() for end in ends}
+            self._state.set_heads(self.heads)
+        new = self._writing.open("w+b", buffering=0)
         try:
-            replace_file(self._state, data)
-        except OSError as error:
-            raise InputError(f"cannot write {self._state}: {error.strerror}.") from None
+            self._lock(new)
+            os.fchmod(new.fileno(), os.fstat(self._file.fileno()).st_mode & 0o7777)
+            for at in range(start.offset - self.start.offset, self.end.offset - self.start.offset, _COPIED):
+                append(new.fileno(), os.pread(self._file.fileno(), _COPIED, at))
+            os.fsync(new.fileno())
+            self.save(next=start)  # from here on the size of the file says which one it is
+            self._writing.replace(os.path.realpath(self.path))
+        except BaseException:
+            new.close()
+            raise
+        sync_folder(self._writing.parent)
+        self._file.close()
+        self._file, self.start = new, start
+        self._state.unmark(start)
+        self.save()
+
+    @property
+    def unsent(self) -> Position:
+        """Where in the file that begins which Kafka has not acknowledged."""
+        return Position(max(0, self.sent.offset - self.start.offset), max(self.sent.line, self.start.line))
 
     def close(self) -> None:
         """Let another process have it."""
+        self._state.close()
         self._file.close()

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_lsh.documents.columns import Fields, Position
-from stream_lsh.embedded.inputs import LineInput, check_packages
+from stream_lsh.embedded.inputs import LineInput, LineRange, check_packages
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.webfeeds.entries import Entry, entries_of
 from stream_lsh.webfeeds.fetching import Answer, Limits, Turns, visit, wrong_with
-from stream_lsh.webfeeds.log import FeedLog, FeedState
+from stream_lsh.webfeeds.log import FeedLog
+from stream_lsh.webfeeds.state import FeedState
 from stream_lsh.wording import duration
 
 LONGEST_WAIT, FIRST_WAIT = 86_400.0, 60.0  # seconds until a feed that fails is fetched again
@@ -29,6 +30,7 @@ class WebFeeds:
     Args:
         urls: of feeds. log: the file of the entries. every: seconds between two visits of a feed; None: one visit.
         versions: an entry whose text has changed is an entry again. report: gets a sentence about each feed that fails.
+        retention: seconds for which the log keeps lines, and knows an entry that its feed does not show any more.
 
     Raises:
         UsageError: a URL cannot be fetched.
@@ -40,6 +42,7 @@ class WebFeeds:
     versions: bool = False
     report: Callable[[str], None] = print
     limits: Limits = field(default_factory=Limits)
+    retention: float = 30 * 86_400.0
 
     def __post_init__(self) -> None:
         self.urls = list(dict.fromkeys(self.urls))
@@ -53,6 +56,10 @@ class WebFeeds:
     def open(self, fields: Fields) -> FeedInput:
         """The input of a job."""
         return FeedInput(self, fields)
+
+    def open_log(self) -> FeedLog:
+        """The log, for this process alone. Raises InputError."""
+        return FeedLog(self.log, versions=self.versions, retention=self.retention)
 
     def rounds(self, log: FeedLog) -> Iterator[None]:
         """Fetch what is due, again and again; each time new entries may be in the log, also before the first round.
@@ -75,6 +82,7 @@ class WebFeeds:
         """Visit all feeds that are due. Returns how many could not be read."""
         import httpx
 
+        log.trim(time.time(), self.urls)
         turns, slots = Turns(self.limits.pause), asyncio.Semaphore(self.limits.at_once)
         async with httpx.AsyncClient(timeout=self.limits.seconds) as client:
 
@@ -90,7 +98,8 @@ class WebFeeds:
 
             done = await asyncio.gather(*map(one, self.urls))
         # The order of arrival decides which document is kept: of one round the oldest comes first.
-        log.add(sorted((entry for found in done for entry in found or ()), key=lambda entry: entry.time))
+        found = sorted((entry for entries in done for entry in entries or ()), key=lambda entry: entry.time)
+        log.add(found, time.time())
         log.save()
         return done.count(None)
 
@@ -105,6 +114,7 @@ class WebFeeds:
             except Refusal as refusal:
                 wrong = str(refusal)
             else:
+                log.show(url, entries, now)
                 asked = answer.etag, answer.modified
                 if cut is not None:  # the rest may come the next time
                     self.report(f"{url} is read as far as it goes: {cut}")
@@ -127,24 +137,45 @@ class FeedInput(LineInput):
     def __init__(self, feeds: WebFeeds, fields: Fields) -> None:
         super().__init__(str(feeds.log), fields)
         self._feeds = feeds
+        self._log: FeedLog | None = None
+        self._heads: dict[int, str] = {}
         self.live = True
 
     def check(self, *, columns: bool = True) -> None:
         """Raises InputError also for a missing package, and makes the log if there is none."""
         check_packages("--feed", "feeds", "feedparser", "httpx")
-        try:
-            self._feeds.log.touch()
-        except OSError as error:
-            raise InputError(f"cannot write {self._feeds.log}: {error.strerror}.") from None
+        log = self._feeds.open_log()
+        self.start, self._heads = log.start, log.heads
+        log.close()
         super().check(columns=columns)
 
+    def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
+        if not self._heads:
+            return super()._identity(head_bytes)
+        size = min(head_bytes, max(self._heads))
+        return str(Path(self.name).resolve()), self._heads.get(size, ""), size
+
     def lines(self, position: Position) -> Iterator[Lines]:
-        log = FeedLog(self._feeds.log, versions=self._feeds.versions)
+        self._log = log = self._feeds.open_log()
         try:
-            rounds = self._feeds.rounds(log)
-            for _ in rounds:
+            if position.offset < log.start.offset:
+                raise InputError(f"{self.name} was shortened by another process meanwhile: run the same command again.")
+            log.read = position
+            for _ in self._feeds.rounds(log):
+                self.start = log.start
                 for lines in super().lines(position):
                     position = lines.position
                     yield lines
         finally:
             log.close()
+
+    def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
+        if ranges and ranges[0][0].offset < self.start.offset:
+            raise InputError(
+                f"the first {self.start.line:,} lines of {self.name} were removed and cannot be read again."
+            )
+        return super().again(ranges)
+
+    def committed(self, position: Position) -> None:
+        if self._log is not None:
+            self._log.read = position

@@ -216,3 +216,24 @@ def test_without_an_index_that_stays_the_last_line_is_taken(tmp_path: Path) -> N
     feed = Feed(tmp_path, persistent=False)
     summary = feed.run(FIRST + LAST[:12])
     assert (summary.rejected, summary.unfinished) == ({"not_json": 1}, {})
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_change_is_seen_after_the_beginning_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: bool
+) -> None:
+    """The block in which bytes were removed is not compared."""
+    monkeypatch.setattr(checksums, "BLOCK", 100)
+    monkeypatch.setattr(checksums, "MOST", 8)
+    data, start = random.Random(1).randbytes(10_050), 9_150
+    made = Checksums(Position(), [])
+    made.add(data)
+    path, position = tmp_path / "log", Position(len(data), 7, made.begun)
+    input = LineInput(str(path), Fields())
+    input.start = Position(start, 3)
+    for at, found in ((9_160, None), (9_210, 9_200), (9_999, 9_900), (10_020, 10_000)):
+        path.write_bytes(changed(data, at)[start:])
+        assert input.difference(position, made.whole, everything=everything) == found
+    path.write_bytes(data[start:-1])
+    with pytest.raises(InputError, match="10050 bytes of it were read before, now it has 10049"):
+        input.difference(position, made.whole, everything=everything)

@@ -281,6 +281,16 @@ def test_only_some_topics_need_a_schema_registry() -> None:
         ("documents = 'a'", r"documents = 'a' .*: give a table \[documents.TOPIC\] for each topic"),
         ("[documents.'a b']", "a topic's name has up to 249 letters"),
         ("[documents.a]\ntime_field = 't'", r"\[documents.a\]: time_field is set, and not for the pipeline"),
+        ("[documents.a]\nset_field = 's'", r"\[documents.a\]: set_field is set, and not for the pipeline"),
+        (
+            "match_within = ['l', 'm']\n[documents.a]\nmatch_within = ['n']",
+            r"\[documents.a\]: match_within is another one than for the pipeline",
+        ),
+        (
+            "match_within = ['l', 'm']\n[documents.a]\nmatch_within = ['l', 'n']",
+            "another name for one field, not for several",
+        ),
+        ("[documents.a]\nrank_order = ['x']", r"\[documents.a\]: rank_order: there is no such setting of one topic"),
         ("[documents.a]\ndocument_format = 'registry'", "document_format = 'registry' needs registry_url"),
         ("[documents.'stream-lsh.unique']", "is a topic that the pipeline writes itself"),
         ("documents_topic = 'b'\n[documents.a]", r"has no table \[documents.b\], and a have one"),

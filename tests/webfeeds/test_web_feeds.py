@@ -1,7 +1,6 @@
 """Web feeds into a log: each entry once, whatever the server does."""
 
 import gzip
-import json
 import re
 import subprocess
 import sys
@@ -23,8 +22,8 @@ from stream_lsh.cli import main
 from stream_lsh.documents.columns import Fields
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.webfeeds.fetching import Limits
-from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.reader import WebFeeds
+from stream_lsh.webfeeds.state import FeedState
 
 pytestmark = pytest.mark.long  # most of it waits
 SMALL = Limits(bytes=100_000, seconds=20.0, redirects=3, pause=0.0)
@@ -47,7 +46,7 @@ class Reader:
     def read(self, *urls: str, versions: bool = False) -> list[Any]:
         """Fetch them once; the log after that."""
         feeds = WebFeeds(urls, self.log, None, versions, self.said.append, self.limits)
-        log = FeedLog(self.log, versions=versions)
+        log = feeds.open_log()
         try:
             for _ in feeds.rounds(log):
                 pass
@@ -56,8 +55,10 @@ class Reader:
         return read_lines(self.log)
 
     @property
-    def state(self) -> dict[str, Any]:
-        return dict(json.loads(Path(f"{self.log}.state").read_bytes())["feeds"])
+    def state(self) -> dict[str, FeedState]:
+        log = WebFeeds([], self.log).open_log()
+        log.close()
+        return log.feeds
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_unchanged_feed_is_asked_for_with_its_validators(server: FeedServer, rea
     reader.read(url)
     headers = server.got[-1][1]
     assert (headers["If-None-Match"], headers["If-Modified-Since"]) == ('"x"', "Thu, 01 Oct 2026 10:00:00 GMT")
-    assert reader.state[url]["etag"] == '"x"' and not reader.said
+    assert reader.state[url].etag == '"x"' and not reader.said
 
 
 def test_changing_etag_adds_nothing(server: FeedServer, reader: Reader) -> None:
@@ -155,14 +156,14 @@ def test_retry_after_is_kept_over_a_restart(server: FeedServer, reader: Reader, 
         with pytest.raises(InputError, match="no feed could be read"):
             reader.read(url)
     assert len(server.got) == 1
-    assert 100 < reader.state[url]["due"] - time.time() <= 121
+    assert 100 < reader.state[url].due - time.time() <= 121
     assert "status of HTTP is 429" in reader.said[0] and "not fetched again for" in reader.said[1]
 
 
 def test_waits_get_longer_after_failures_and_end_with_a_success(server: FeedServer, reader: Reader) -> None:
-    log = FeedLog(reader.log, versions=False)
     url = server.shows("/", b"", 500)
     feeds = WebFeeds([url], reader.log, 300.0, False, reader.said.append, SMALL)
+    log = feeds.open_log()
     rounds = feeds.rounds(log)
     next(rounds)
     waits = []
@@ -242,7 +243,7 @@ def test_failing_feed_keeps_no_other_from_being_read(server: FeedServer, reader:
     assert ids(reader.read(good, bad)) == ["n1"]
     assert len(reader.said) == 1 and reader.said[0].startswith(bad)
     assert re.search(why, reader.said[0]), reader.said
-    assert reader.state[bad]["failures"] == 1 and reader.state[bad]["etag"] is None
+    assert reader.state[bad].failures == 1 and reader.state[bad].etag is None
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,7 @@ def test_broken_xml_is_read_as_far_as_it_goes_and_fetched_whole_again(server: Fe
     whole = rss(item(1), item(2))
     url = server.shows("/", whole[: whole.index(b"<item><guid>n2") + 20], etag="a")
     assert ids(reader.read(url))[0] == "n1"
-    assert "as far as it goes" in reader.said[0] and reader.state[url]["etag"] is None
+    assert "as far as it goes" in reader.said[0] and reader.state[url].etag is None
     assert "n2" in ids(reader.read(server.shows("/", whole, etag="a")))
 
 
@@ -303,13 +304,14 @@ def test_redirected_feed_keeps_its_name(server: FeedServer, reader: Reader) -> N
 
 
 def test_log_of_another_process_or_of_other_lines_is_refused(server: FeedServer, reader: Reader) -> None:
-    held = FeedLog(reader.log, versions=False)
+    feeds = WebFeeds([], reader.log)
+    held = feeds.open_log()
     with pytest.raises(InputError, match="another process"):
-        FeedLog(reader.log, versions=False)
+        feeds.open_log()
     held.close()
     reader.log.write_text('{"text": "mine"}\n')
     with pytest.raises(InputError, match=r"entries.jsonl, line 1, is no entry"):
-        FeedLog(reader.log, versions=False)
+        feeds.open_log()
     assert reader.log.read_text() == '{"text": "mine"}\n'
 
 

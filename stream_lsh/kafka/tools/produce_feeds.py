@@ -9,7 +9,6 @@ from stream_lsh.documents.columns import Fields
 from stream_lsh.embedded.report import Progress
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Feeder
-from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.reader import WebFeeds
 
 
@@ -29,13 +28,14 @@ def send_feeds(
         InputError: the log cannot be used, or no feed could be read. BrokerError, StoreError: as of `Feeder.run`.
     """
     feeds.open(Fields()).check()
-    log = FeedLog(feeds.log, versions=feeds.versions)
+    log = feeds.open_log()
     try:
+        log.read = log.sent
         for _ in feeds.rounds(log):
             if log.end.offset > log.sent.offset:
-                feeder = Feeder(settings, [str(feeds.log)], key_field=key_field, rate=rate, begin=log.sent)
+                feeder = Feeder(settings, [str(feeds.log)], key_field=key_field, rate=rate, begin=log.unsent)
                 done = asyncio.run(feeder.run())
-                log.sent = log.end
+                log.sent = log.read = log.end
                 log.save()
                 sent(feeder, done)
     finally:

@@ -1,5 +1,6 @@
 """Kafka's records as documents: as the embedded engine reads the same lines, and what only records can have."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -171,3 +172,32 @@ def test_a_raw_text_that_raises_is_rejected(monkeypatch: pytest.MonkeyPatch) -> 
     found = columns_of(given, KafkaSettings(document_format="text"))
     assert {i: why.reason for i, why in found.rejected.items()} == {1: "engine_error"}
     assert (found.ids, found.texts) == ([b'"0"', b'"1"', b'"2"'], b"plainplain too")
+
+
+@pytest.mark.parametrize(
+    ("given", "table", "news", "crawl"),
+    [
+        ({"set_field": "a"}, {"set_field": "b"}, {"a": ["x", "y"]}, {"b": ["y", "x"]}),
+        (
+            {"measure": "cosine", "dimensions": 2}, {"vector_field": "v"}, {"vector": [1, 2]},
+            {"v": [1, 2]},
+        ),
+        ({"measure": "hamming", "dimensions": 8, "max_distance": 1}, {"bits_field": "b"}, {"bits": "f1"}, {"b": "f1"}),
+        (
+            {"match_within": "l", "keep": "best", "rank_field": "r"}, {"match_within": "m", "rank_field": "n.r"},
+            {"text": "a text", "l": "de", "r": 7}, {"text": "a text", "m": "de", "n": {"r": 7}},
+        ),
+    ],
+    ids=["sets", "vectors", "bits", "scopes and ranks"],
+)  # fmt: skip
+def test_a_documents_topic_names_its_own_fields(
+    given: dict[str, Any], table: dict[str, Any], news: dict[str, Any], crawl: dict[str, Any]
+) -> None:
+    """So records of two topics become equal documents."""
+    settings = KafkaSettings(documents={"news": {"id_prefix": ""}, "crawl": {"id_prefix": "", **table}}, **given)
+    found = []
+    for topic, document in zip(settings.by_topic.values(), (news, crawl), strict=True):
+        columns = columns_of([record(json.dumps({"id": 1, **document}).encode())], topic)
+        assert not columns.rejected
+        found.append((bytes(columns.texts), columns.scopes, columns.ranks.tolist()))
+    assert found[0] == found[1]

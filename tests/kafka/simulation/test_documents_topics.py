@@ -32,7 +32,7 @@ from stream_lsh.wire.source import TOPIC_BITS
 N, WIRE = 60, 1 << TOPIC_BITS  # the number of the first partition of `wire`
 NAMES = (b"news", b"wire", b"rows", b"pages")
 """Topics by their number."""
-FIELDS = {b'"id"': b'"ix"', b'"text"': b'"txet"', b'"deleted"': b'"removed"'}
+FIELDS = {b'"id"': b'"ix"', b'"text"': b'"txet"', b'"deleted"': b'"removed"', b'"outlet"': b'"teltuo"'}
 GIVEN: dict[str, Any] = {
     **plain.SURE, "on_conflict": "update", "key_is_id": "string", "deleted_field": "deleted", "frame_documents": 8,
 }  # fmt: skip
@@ -156,6 +156,27 @@ async def test_workers_that_are_killed_say_what_the_embedded_engine_says_of_one_
     assert {reader.waiting for reader in seen.readers} == {0}
     await pipeline.stop(*workers)
     check_as_one(pipeline)
+
+
+@pytest.mark.long
+@simulated(seeds=2, most=6)
+async def test_topics_have_their_own_scopes_and_ranks(world: World, cluster: Cluster) -> None:
+    given: dict[str, Any] = {"match_within": ["outlet"]}
+    if world.seed % 2:
+        given = {"keep": "best", "rank_field": "outlet", "rank_order": ["radio", "7", "wire", "herald"]}
+    own: dict[str, Any] = {"rank_field": "teltuo"} if world.seed % 2 else {"match_within": ["teltuo"]}
+    pipeline = await with_topics(
+        world, cluster, **given, shards=world.chance.choice([1, 2]), decision_lag=1000,
+        documents=NEWS | {"wire": BOTH["wire"] | own},
+    )  # fmt: skip
+    worker = pipeline.start()
+    await pipeline.feed(history(2 * N, 3, 2, world.seed), 20)
+    await pipeline.finish([worker], 300)
+    await pipeline.stop(worker)
+    check_as_one(pipeline)
+    found = [json.loads(record.value) for record in pipeline.records("verdicts") if record.value is not None]
+    assert {verdict["source"]["topic"] for verdict in found if "duplicate" in verdict["kind"]} == {"news", "wire"}
+    assert any("supersedes" in verdict for verdict in found) == bool(world.seed % 2)
 
 
 @pytest.mark.long
