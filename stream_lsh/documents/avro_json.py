@@ -18,7 +18,7 @@ from stream_lsh.documents.json_scan import Bytes, Ints, is_new_key, special_byte
 from stream_lsh.hashing.bits import float_of, load64, low_zeros, store64
 from stream_lsh.hashing.kernels import njit
 
-MAX_DEPTH = 64  # calls, arrays and maps that are open
+MAX_DEPTH = 150  # calls, arrays and maps that are open
 MAX_KEYS = 512  # of maps that are open
 MOST_ROOM = 256 << 20  # bytes for the JSON of one value
 _SLACK = 40  # bytes that an operation may write without another check
