@@ -28,7 +28,9 @@ DELETED = "@deleted"
 ATTRIBUTE = "ce_"
 """Begins the names of the fields that are attributes of a CloudEvent, as in the headers of Kafka."""
 REQUIRED = "specversion", "id", "source", "type"
-_HEADERS = tuple(f"{ATTRIBUTE}{name}" for name in REQUIRED[1:])
+ABSENT, _JSON = b"\0absent", b"application/json"
+_HEADERS = "ce_id", "ce_specversion", "content-type", "ce_source", "ce_type"
+_DEFAULTS = None, None, _JSON, None, None
 STRUCTURED, BATCH = b"application/cloudevents+json", b"application/cloudevents-batch"
 BAD_EVENT = "bad_event"
 
@@ -69,14 +71,21 @@ def unwrapped(
             continue
         try:
             made[i] = events.change(i) if debezium else events.cloud_event(i)
+            starts[i] = ends[i] - 1  # nothing of the event follows
         except Exception as error:
             rejected[i] = rejection_of(error)
     if not made:
         return Inside(data, starts, ends, inner)
-    places, lengths = [*made], np.fromiter(map(len, made.values()), np.int64, len(made))
+    places, view = [*made], memoryview(data)
+    rests = [view[a:b] for a, b in zip((starts[places] + 1).tolist(), ends[places].tolist(), strict=True)]
+    lengths = np.fromiter(map(len, made.values()), np.int64, len(made)) + ends[places] - starts[places] - 1
+    data = data if len(made) + len(rejected) < len(starts) else b""  # no document is in its place
     ends[places] = len(data) + np.cumsum(lengths)
     starts[places] = ends[places] - lengths
-    return Inside(b"".join([data, *made.values()]), starts, ends, inner)
+    pieces: list[bytes | memoryview] = [data]
+    for pair in zip(made.values(), rests, strict=True):
+        pieces += pair
+    return Inside(b"".join(pieces), starts, ends, inner)
 
 
 def _attributes(fields: Fields) -> tuple[str, ...]:
@@ -150,21 +159,25 @@ class _Events(NamedTuple):
     # -- CloudEvents ------------------------------------------------------------------------------------------------
 
     def cloud_events(self) -> tuple[NDArray[np.bool_], dict[int, bytes]]:
-        """Events in binary mode, and objects as `data` of events in structured mode. Also the documents that have
-        attributes of these events as fields, by place."""
+        """Events in binary mode, and objects as `data` of events in structured mode. Also what takes the place of the
+        first bracket of those documents that have attributes of these events as fields, by place."""
         read, heads = np.zeros(len(self.starts), bool), dict[int, bytes]()
         attributes = {name: name[len(ATTRIBUTE) :] for name in self.attributes}
         some = np.arange(len(read))  # may be in structured mode
         if self.headers:
             firsts = np.frombuffer(self.data + b" ", np.uint8)[self.starts].tolist()
+            wanted, default = (*_HEADERS, *attributes), (*_DEFAULTS, *[ABSENT] * len(attributes))
+            known = dict[tuple[bytes | None, ...], bytes | None]()
             for i, headers in enumerate(self.headers):
                 if firsts[i] == ord("{") and headers:
-                    given = dict(headers)
-                    chosen = [(name, given[name] or b"") for name in attributes if name in given]
-                    if _is_plain(given, chosen):
+                    id, *given = map(dict(headers).get, wanted, default)
+                    if (values := tuple(given)) not in known:
+                        known[values] = _head(values, self.attributes)
+                    head = known[values]
+                    if head is not None and id and id.isascii():
                         read[i] = True
-                        if chosen:
-                            heads[i] = orjson.dumps({name: value.decode() for name, value in chosen})[:-1]
+                        if head:
+                            heads[i] = head
             some = np.flatnonzero([not headers for headers in self.headers])
         names = [*dict.fromkeys((*REQUIRED, "data", "data_base64", *attributes.values()))]
         found = _Scan.of(self.data, self.starts[some], self.ends[some], names)
@@ -179,8 +192,11 @@ class _Events(NamedTuple):
                 (begin, end), i = found.spans[row, place].tolist(), int(some[row])
                 before = heads[i] + b"," if i in heads else b"{"
                 heads[i] = b"%b%b:%b" % (before, _json(name), self.data[begin:end])
-        begins, ends = (self.starts + 1).tolist(), self.ends.tolist()
-        return read, {i: _after(head, self.data[begins[i] : ends[i]]) for i, head in heads.items()}
+        begins, ends, data = (self.starts + 1).tolist(), self.ends.tolist(), self.data
+        plain = (np.frombuffer(data + b"  ", np.uint8)[self.starts + 1] == ord('"')).tolist()
+        return read, {
+            i: b"%b," % head if plain[i] else head + _comma(data[begins[i] : ends[i]]) for i, head in heads.items()
+        }
 
     def cloud_event(self, i: int) -> bytes:
         """The document of CloudEvent i, with the attributes that are fields. Raises Refused."""
@@ -214,7 +230,8 @@ class _Events(NamedTuple):
     def _spliced(self, event: Mapping[str, Any], document: bytes) -> bytes:
         """An object, with the attributes that are fields before its own fields."""
         chosen = {name: event[name[len(ATTRIBUTE) :]] for name in self.attributes if name[len(ATTRIBUTE) :] in event}
-        return _after(_json(chosen)[:-1], document[1:]) if chosen else document
+        rest = document[1:]
+        return b"".join((_json(chosen)[:-1], _comma(rest), rest)) if chosen else document
 
     def _line(self, i: int) -> bytes:
         return self.data[int(self.starts[i]) : int(self.ends[i])]
@@ -261,19 +278,21 @@ class _Scan(NamedTuple):
         return found
 
 
-def _is_plain(given: Mapping[str, bytes | None], chosen: Sequence[tuple[str, bytes]]) -> bool:
-    """Whether an event with these headers is one in binary mode, and its value the document, if it is an object.
-    chosen: attributes that are fields."""
-    if given.get("ce_specversion") != b"1.0" or given.get("content-type", b"application/json") != b"application/json":
-        return False
-    needed = [given.get(name) or b"\xff" for name in _HEADERS]
-    return b"".join(needed).isascii() and b"".join([value for _, value in chosen]).isascii()
+def _comma(rest: bytes) -> bytes:
+    """What parts members from those of an object. rest: the object without its first bracket."""
+    return b"" if rest.strip() == b"}" else b","
 
 
-def _after(head: bytes, rest: bytes) -> bytes:
-    """An object with more members before its own. head: these, with the bracket before them. rest: all of the object
-    but its first bracket."""
-    return b"".join((head, b"" if rest.strip() == b"}" else b",", rest))
+def _head(values: Sequence[bytes | None], attributes: Sequence[str]) -> bytes | None:
+    """What begins the document of an event in binary mode whose id is ASCII: b"", or a bracket and the attributes that
+    are fields. values: its other headers. None: the value may be no document, or Python's parser has to decide."""
+    (version, content, *needed), chosen = values[:4], values[4:]
+    if version != b"1.0" or content != _JSON or not all(needed):
+        return None
+    given = {name: value or b"" for name, value in zip(attributes, chosen, strict=True) if value is not ABSENT}
+    if not b"".join([*needed, *given.values()]).isascii():  # type: ignore[list-item]
+        return None
+    return orjson.dumps({name: value.decode() for name, value in given.items()})[:-1] if given else b""
 
 
 def _payload(event: dict[str, object], own: str | None = None) -> dict[str, object]:

@@ -40,7 +40,7 @@ def skip_space(data: Bytes, at: int, end: int) -> int:
 
 
 @njit
-def _utf8_length(data: Bytes, at: int, end: int) -> int:
+def utf8_length(data: Bytes, at: int, end: int) -> int:
     """Length of the well-formed multi-byte character at `at` (Unicode table 3-7), 0 if there is none."""
     lead = data[at]
     if lead < 0xC2 or lead > 0xF4:
@@ -98,7 +98,7 @@ def zero_byte(word):  # type: ignore[no-untyped-def]
 
 
 @njit(forceinline=True)
-def _special(word):  # type: ignore[no-untyped-def]
+def special_bytes(word):  # type: ignore[no-untyped-def]
     """The same of the lowest byte that is below 32, above 127, a quote or a backslash."""
     return (word | ~(word + _FROM_BLANK)) & _TOPS | zero_byte(word ^ _QUOTES) | zero_byte(word ^ BACKSLASHES)
 
@@ -110,7 +110,7 @@ def _scan_string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
     escapes = False
     while True:
         while at + 8 <= end:  # to the next special byte
-            plain = low_zeros(_special(load64(data, at))) >> 3
+            plain = low_zeros(special_bytes(load64(data, at))) >> 3
             at += plain
             if plain < 8:
                 break
@@ -137,7 +137,7 @@ def _scan_string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
         elif byte < 128:
             at += 1
         while at < end and data[at] > 127:
-            length = _utf8_length(data, at, end)
+            length = utf8_length(data, at, end)
             if length == 0:
                 return -1, escapes
             at += length
@@ -216,6 +216,20 @@ def _field(data: Bytes, start: int, end: int, names: Bytes, name_ends: Ints) -> 
 
 
 @njit
+def is_new_key(data: Bytes, start: int, end: int, keys: Ints, base: int, top: int) -> bool:
+    """Put the digest of the key data[start:end] into keys[top]. False if it is in keys[base:top]: a duplicate key, or
+    (never seen) a collision, which the slow reader decides."""
+    digest = np.int64(end - start)
+    for i in range(start, end):
+        digest = (digest ^ np.int64(data[i])) * np.int64(0x100000001B3)
+    keys[top] = digest
+    for i in range(base, top):  # noqa: SIM110  # kernels have no generators
+        if keys[i] == digest:
+            return False
+    return True
+
+
+@njit
 def _scan_line(
     data: Bytes, at: int, end: int, names: Bytes, name_ends: Ints, spans: Ints, kinds: Bytes, keys: Ints, stack: Ints
 ) -> bool:
@@ -246,13 +260,8 @@ def _scan_line(
                 at, escapes = _scan_string(data, at, end)
                 if at < 0 or escapes or top == MAX_KEYS:
                     return False
-                digest = np.int64(at - start)
-                for i in range(start, at - 1):
-                    digest = (digest ^ np.int64(data[i])) * np.int64(0x100000001B3)
-                for i in range(base, top):
-                    if keys[i] == digest:  # a duplicate key, or (never seen) a collision: the slow reader decides
-                        return False
-                keys[top] = digest
+                if not is_new_key(data, start, at - 1, keys, base, top):
+                    return False
                 top += 1
                 field = _field(data, start, at - 1, names, name_ends) if depth == 0 else -1
                 at = skip_space(data, at, end)

@@ -107,6 +107,21 @@ def test_attributes_with_other_letters_and_empty_documents() -> None:
     assert list(found.scopes) == [b'"g","z"', *[b"null,null"] * 2] and found.texts == b"sss" and not found.rejected
 
 
+def test_events_that_are_refused_keep_their_places_beside_attributes() -> None:
+    values: list[object] = [b"text", ROW, b'{"id": 8, "text": "b"', b"{ }", b'{ "id":9,"text":"c"}', b""]
+    source = [*HEADERS[:3], ("ce_type", b"t")]
+    other = [("ce_source", b"/other"), *(pair for pair in source if pair[0] != "ce_source")]
+    missing = [pair for pair in source if pair[0] != "ce_source"]
+    headers = [source, other, source, other, other, source]
+    found = parsed(values, headers=headers, envelope="cloudevents", source_field="ce_source")
+    assert found.ids[1] == b"7" and found.ids[4] == b"9" and found.texts == ROW["text"].encode() + b"c"
+    assert found.sources[1] == found.sources[4] == b'"/other"'
+    assert {i: why.reason for i, why in found.rejected.items()} == {
+        0: "not_json", 2: "not_json", 3: "missing_field", 5: "not_json"
+    }  # fmt: skip
+    assert parsed([ROW], headers=[missing], envelope="cloudevents").rejected[0].reason == "bad_event"
+
+
 @pytest.mark.parametrize("named", [{}, {"source_field": "ce_source"}])
 def test_data_in_base64_counts_before_other_data(named: dict[str, Any]) -> None:
     event = {**EVENT, "data": ROW, "data_base64": "eyJpZCI6NywidGV4dCI6ImEifQ=="}

@@ -11,9 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from typing import Any, Protocol
 
+import numpy as np
 import orjson
 
+from stream_lsh.documents.avro_json import json_of
+from stream_lsh.documents.avro_program import compiled
 from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.json_scan import Ints
 
 Decode = Callable[[bytes], bytes]
 """From an encoded value, with its head, to JSON."""
@@ -76,7 +80,7 @@ class Schemas:
                 return lambda value: value[HEAD:]
             references = [one["schema"] for one in self._references(found, kind, {})]
             if kind == "AVRO":
-                return _avro(found["schema"], references)
+                return Avro(found["schema"], references)
             if kind == "PROTOBUF":
                 return _protobuf(found["schema"], references)
         except Unknown:
@@ -101,17 +105,34 @@ class Schemas:
             needed += [*self._references(one, kind, seen), {**one, "name": reference.get("name")}]
         return needed
 
-    def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> list[bytes]:
-        """The values as JSON, b"" for those in `rejected`, to which more are added. Their schemas are fetched."""
-        found = list(values)
+    def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> tuple[bytes, Ints, Ints]:
+        """The values as JSON, data[starts[i]:ends[i]]; empty for those in `rejected`, to which more are added. Their
+        schemas are fetched."""
+        alike: dict[bytes, list[int]] = {}
         for i, value in enumerate(values):
-            if i in rejected:
+            if i not in rejected:
+                alike.setdefault(value[:HEAD], []).append(i)
+        parts, size, slow = list[bytes](), 0, list[int]()
+        starts, ends = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
+        for head, places in alike.items():
+            decode = self._known.get(head)
+            if not isinstance(decode, Avro):
+                slow += places
                 continue
+            part, stops, read = json_of([values[i] for i in places], HEAD, decode.program)
+            starts[places], ends[places] = size + np.concatenate(([0], stops[:-1])), size + stops
+            slow += [places[row] for row in np.flatnonzero(~read).tolist()]
+            parts.append(part)
+            size += len(part)
+        for i in sorted(slow):
             try:
-                found[i] = self._value(value)
+                parts.append(self._value(values[i]))
             except _Rejected as error:
-                found[i], rejected[i] = b"", error.why
-        return found
+                rejected[i] = error.why
+                continue
+            starts[i], ends[i] = size, size + len(parts[-1])
+            size += len(parts[-1])
+        return b"".join(parts), starts, ends
 
     def key(self, value: bytes | None) -> bytes | None:
         """A key as JSON; None if it cannot be read."""
@@ -152,27 +173,39 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}{': ' if said else ''}{said}"
 
 
-def _avro(schema: str, references: Sequence[str]) -> Decode:
-    from fastavro import parse_schema, schemaless_reader
-    from fastavro.schema import SchemaParseException
+class _Stream(BytesIO):
+    """With a name for fastavro's messages: an address in them would differ between two runs."""
 
-    try:
-        named: dict[str, Any] = {}
-        for text in references:
-            parse_schema(orjson.loads(text), named)
-        parsed = parse_schema(orjson.loads(schema), named)
-    except SchemaParseException as error:
-        raise ValueError(str(error)) from None
+    def __repr__(self) -> str:
+        return "the value"
 
-    def decode(value: bytes) -> bytes:
-        stream = BytesIO(value)
+
+class Avro:
+    """From a value with an Avro schema to JSON, by fastavro. program: for the kernel, which reads most values."""
+
+    def __init__(self, schema: str, references: Sequence[str]) -> None:
+        from fastavro import parse_schema, schemaless_reader
+        from fastavro.schema import SchemaParseException
+
+        try:
+            named: dict[str, Any] = {}
+            for text in references:
+                parse_schema(orjson.loads(text), named)
+            self._schema: Any = parse_schema(orjson.loads(schema), named)
+        except SchemaParseException as error:
+            raise ValueError(str(error)) from None
+        self.program, self._read = compiled(self._schema), schemaless_reader
+        if self.program.recursive:  # fastavro's compiled reader would overflow the stack
+            self._read = importlib.import_module("fastavro._read_py").schemaless_reader
+        json_of([b""], 0, self.program)  # compiles the kernel
+
+    def __call__(self, value: bytes) -> bytes:
+        stream = _Stream(value)
         stream.seek(HEAD)
-        found: Any = schemaless_reader(stream, parsed, None)
+        found: Any = self._read(stream, self._schema, None)
         if left := len(value) - stream.tell():
             raise ValueError(f"{left} bytes are left behind the value")
         return orjson.dumps(found, default=_plain)
-
-    return decode
 
 
 def _plain(value: object) -> str:

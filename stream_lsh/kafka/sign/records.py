@@ -80,9 +80,11 @@ def _objects(
 ) -> Columns:  # fmt: skip
     """Documents from JSON objects."""
     if schemas is not None:
-        values = schemas.decode(values, rejected)
-    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
-    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+        data, starts, ends = schemas.decode(values, rejected)
+    else:
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+        data, ends = b"".join(values), np.cumsum(lengths)
+        starts = ends - lengths
     headers = [record.headers for record in records] if settings.envelope == "cloudevents" else ()
     if schemas is not None:
         headers = [[pair for pair in found if pair[0] != "content-type"] for found in headers]  # of the encoded value
@@ -90,9 +92,7 @@ def _objects(
     def key(i: int) -> bytes | None:
         return records[i].key if schemas is None else schemas.key(records[i].key)
 
-    columns = parse_lines(
-        b"".join(values), starts, ends, settings.document_fields, rejected=rejected, key=key, headers=headers
-    )
+    columns = parse_lines(data, starts, ends, settings.document_fields, rejected=rejected, key=key, headers=headers)
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times, stamped = columns.times, list[int]()
     if settings.time_field is None:
