@@ -154,6 +154,12 @@ class Pipeline:
             for partition in range(len(self.cluster.topics[topic].logs)):
                 await delete_before(self.settings, topic, -1, partition)
 
+    def lose_tail(self, name: str, partition: int, records: int) -> None:
+        """Let the brokers lose the last records of a partition. Frames that were lost still say what the order was."""
+        if name == "frames":
+            self._deleted[name] = self.records(name)
+        self.cluster.lose_tail((getattr(self.topics, name), partition), records)
+
     async def finish(self, workers: Sequence[Worker], seconds: float) -> None:
         """Wait until every document has its verdict and has been passed on.
 
