@@ -138,7 +138,8 @@ async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
             await pipeline.finish(list(workers.values()), ENOUGH)
         except AssertionError:
             found = warned()
-            assert found, world.warnings
+            # Verdicts that forward has read and that later ones have replaced are not missed.
+            assert found or (topic == "verdicts" and all(map(pipeline.forwarded, range(TWO)))), world.warnings
             restarted = [role for text in found if (role := REMEDIES[text])]
             if not restarted:
                 return False
@@ -232,9 +233,41 @@ async def test_a_lost_tail_is_sent_again_or_named_though_nothing_follows(world: 
     end = world.seconds + 2 * ENOUGH
     for number, log in enumerate(logs):
         if log.end < ends[number]:
-            text = "verdicts, partition {}: the judge has committed" if log.stable < log.end else (
-                "documents, partition {}: .* have no verdict and get none"
-            )  # fmt: skip
-            while not any(re.search(text.format(number), one) for one in world.warnings):
+            lost = f"documents, partition {number}: .* have no verdict and|verdicts, partition {number}: the judge has"
+            # A frozen worker may have had verdicts in its buffers.
+            while not any(re.search(lost, one) for one in world.warnings) and (
+                killed or not pipeline.forwarded(number)
+            ):
+                if not killed and workers[role].ended.done():  # it had read what is lost
+                    with pytest.raises(StoreError, match=r"verdicts, partition [01], ends at offset"):
+                        workers[role].ended.result()
+                    return
                 assert world.seconds < end, world.warnings
                 await asyncio.sleep(1)
+
+
+@pytest.mark.long
+@simulated(seeds=2, most=12, nodes=3)
+async def test_frames_that_take_the_place_of_lost_ones_are_signed_again(world: World, cluster: Cluster) -> None:
+    """Signatures lose frames that are judged. Later frames take their offsets while the sequencer is away, so it never
+    reads these. Found by `test_lost_records_are_named`: the documents had no verdict, and nothing said so."""
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas", "unclean.leader.election.enable"],
+        partitions=TWO, frame_documents=4, decision_lag=16,
+    )  # fmt: skip
+    await pipeline.create_topics()
+    workers = {role: pipeline.start(role) for role in ROLES}
+    history = plain.history(FEW + LATER, TWO, world.seed)
+    await pipeline.feed(history[:FEW], PACE)
+    await pipeline.finish([*workers.values()], ENOUGH)
+    await asyncio.sleep(5)
+    workers["sequence"].process.kill()
+    (log,) = cluster.topics[pipeline.topics.signatures].logs
+    end = log.end
+    pipeline.lose_tail("signatures", 0, world.chance.randint(1, 2))
+    await pipeline.feed(history[FEW:], PACE / 4)
+    assert log.end > end
+    workers["sequence"] = pipeline.start("sequence", folder=workers["sequence"].folder)
+    await pipeline.finish([*workers.values()], ENOUGH)
+    pipeline.check()
+    assert any("sim.signatures has lost frames that were acknowledged" in one for one in world.warnings)

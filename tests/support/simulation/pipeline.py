@@ -160,6 +160,12 @@ class Pipeline:
             self._deleted[name] = self.records(name)
         self.cluster.lose_tail((getattr(self.topics, name), partition), records)
 
+    def forwarded(self, partition: int) -> bool:
+        """Whether forward has committed all documents of a partition."""
+        committed = self.cluster.group(self.topics.group("forward")).offsets.committed
+        found = committed.get((self.topics.documents, partition))
+        return found is not None and found.offset >= self.cluster.topics[self.topics.documents].logs[partition].end
+
     async def finish(self, workers: Sequence[Worker], seconds: float) -> None:
         """Wait until every document has its verdict and has been passed on.
 
