@@ -41,8 +41,8 @@ LAYERS = (
     ("kafka.topics",),
     ("kafka.run",),
     ("kafka.consumer",),
-    ("kafka.match", "kafka.judge", "kafka.forward", "kafka.sequence", "kafka.groups"),
-    ("kafka.sign",),  # signers read what the sequencer has accepted
+    ("kafka.match", "kafka.judge", "kafka.sequence", "kafka.groups"),
+    ("kafka.sign", "kafka.forward"),  # they read what the sequencer has accepted
     ("kafka.lookup",),
     ("kafka.tools", "testing"),
     ("serve",),

@@ -275,6 +275,13 @@ class Relay:
         if self._further is not None:
             await self._further(marks)
 
+    async def set_back(self, marks: Marks) -> None:
+        """Commit earlier positions. This run sends and commits nothing after that: it must end."""
+        self._order.close()
+        async with self._committing:
+            self._delivered.clear()
+            await self.record(marks)
+
     async def commit(self) -> None:
         """Commit what is delivered. Raises as `GroupMember.commit`."""
         async with self._committing:

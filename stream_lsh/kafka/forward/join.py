@@ -74,7 +74,7 @@ class Join(Generic[D]):
         lost: number of verdicts without document and documents without verdict, because the other was deleted.
         begin: the offset before which documents were deleted, as far as is known.
         compacted: number of verdicts without document, because a later document with the same key has replaced it.
-        without_verdict: offsets of documents that have none, although a later one has. The caller empties it.
+        without_verdict: offsets of documents that have none and get none. The caller empties it.
         needed: offset of the first verdict that is needed once all results of `take` are delivered.
         size: bytes of the waiting documents.
     """
@@ -119,6 +119,14 @@ class Join(Generic[D]):
         if not self._documents and not self._verdicts:
             self.position = max(self.position, self.read)
             self.needed = max(self.needed, verdicts)
+
+    def judged(self, end: int) -> None:
+        """All verdicts on documents before offset `end` were added. Those of them that wait have none."""
+        while self._documents and not self._verdicts and self._documents[0].offset < end:
+            document = self._documents.popleft()
+            self.size -= weight(document)
+            self.without_verdict.append(document.offset)
+            self.position = max(self.position, document.offset + 1)
 
     @property
     def first_verdict(self) -> int | None:

@@ -29,7 +29,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.source import header_bytes, is_passed_over
+from stream_lsh.wire.source import header_bytes, is_passed_over, source_of
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
@@ -102,6 +102,7 @@ class SourcePartition:
         self._moved = moved
         self._committed: Commits = {}
         self._read = 0  # offset up to which verdicts were read
+        self._offered = time.monotonic()  # when there were new records
         self._losses: dict[str, tuple[int, int]] = {}  # lost and compacted, as last looked at
         self._wake = asyncio.Event()
         self._closing = False
@@ -148,6 +149,7 @@ class SourcePartition:
                 self.quiet_since[topic] = time.monotonic()
         if verdicts:
             self._read = verdicts[-1].at + 1
+        self._offered = time.monotonic()
         self._wake.set()
 
     def reached(self, documents: Mapping[TopicPartition, int], verdicts: int) -> None:
@@ -160,6 +162,17 @@ class SourcePartition:
             self.joins[place.topic].reached(position, verdicts)
             self.quiet_since[place.topic] = time.monotonic()
         self._read = max(self._read, verdicts)
+        self._wake.set()
+
+    def waits(self, since: float) -> bool:
+        """Whether documents wait for verdicts, and there were no new records since that time."""
+        waiting = (join.waiting for join in self.joins.values())
+        return self._offered < since and any(documents and not verdicts for documents, verdicts in waiting)
+
+    def judged(self, accepted: Mapping[int, int]) -> None:
+        """All verdicts on documents before the accepted position of their source partition were offered."""
+        for topic, join in self.joins.items():
+            join.judged(accepted.get(source_of(self._topics.sources, topic, self.partition), 0))
         self._wake.set()
 
     @property
@@ -246,8 +259,8 @@ class SourcePartition:
         log.warning("%d documents of %s, partition %d, are lost (accept_deleted_records)", lost, *documents)
 
     async def _look_for_lost_verdicts(self, documents: TopicPartition) -> None:
-        """Name the documents that have no verdict, although a later one has. One that is not in its topic any more was
-        compacted before it was signed."""
+        """Name the documents that have no verdict and get none. One that is not in its topic any more was compacted
+        before it was signed."""
         join = self.joins[documents.topic]
         offsets, join.without_verdict = join.without_verdict, []
         if not offsets:
@@ -259,8 +272,8 @@ class SourcePartition:
         self._probe.ignored("no_verdict", len(lost))
         if lost:
             log.warning(
-                "%s, partition %d: %d documents from offset %d to %d have no verdict, although later ones have: the "
-                "brokers have lost records of %s, or a record was skipped. These documents are in no output. %s",
+                "%s, partition %d: %d documents from offset %d to %d have no verdict and get none: the brokers have "
+                "lost records of %s, or a record was skipped. These documents are in no output. %s",
                 *documents, len(lost), lost[0], lost[-1], self.verdicts.topic, REBUILD,
             )  # fmt: skip
 

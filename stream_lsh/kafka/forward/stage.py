@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
+from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import reading
+from stream_lsh.kafka.consumer.decided import judged_by
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
@@ -31,6 +35,7 @@ from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartit
 from stream_lsh.kafka.names import OVERHEAD, Topics, wanted
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
+from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import limits_of
 
@@ -42,6 +47,25 @@ FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # avoids
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
 PAUSE, LONGEST_PAUSE = 0.1, 0.3  # seconds between two small transactions: per partition, and at most
 QUIET_SECONDS = 3.0  # after which positions are committed that only transaction markers have moved
+OPEN = (
+    "%s, partition %d: the judge has committed the transaction at offset %d, and it stays open: the brokers have lost "
+    "its end. Its documents are in no output until it ends: abort it with kafka-transactions.sh"
+)
+
+
+@dataclass(slots=True)
+class _AllJudged:
+    """What was judged at a time.
+
+    Attributes:
+        accepted: positions of source partitions. All documents before them had a verdict.
+        end: of the partition of verdicts, read after that.
+        since: when, by the monotonic clock.
+    """
+
+    accepted: Mapping[int, int]
+    end: int
+    since: float
 
 
 class ForwardStage(Stage):
@@ -61,6 +85,8 @@ class ForwardStage(Stage):
         self._sources: dict[int, SourcePartition] = {}
         self._open = AsyncExitStack()  # what is open during an assignment
         self._looked = 0.0
+        self._asked = 0.0
+        self._judged: dict[TopicPartition, _AllJudged] = {}  # by partition of verdicts
         self._unreadable = Unreadable(settings, probe)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -232,7 +258,7 @@ class ForwardStage(Stage):
         return {source.verdicts: (0, "")}
 
     async def _give_up(self) -> None:
-        sources, self._sources = self._sources, {}
+        sources, self._sources, self._judged = self._sources, {}, {}
         await asyncio.gather(*(source.close() for source in sources.values()))
         await self._open.aclose()
 
@@ -280,6 +306,38 @@ class ForwardStage(Stage):
                     async with asyncio.timeout(1):
                         documents = {place: await consumer.position(place) for place in quiet}
                         source.reached(documents, await consumer.position(source.verdicts))
+        await self._look_for_lost_verdicts(now)
+
+    async def _look_for_lost_verdicts(self, now: float) -> None:
+        """Find documents that wait for a verdict, although the judge has judged all documents up to them, and every
+        verdict was read that there was then. Nothing may ever follow that shows the loss."""
+        waiting = {source.verdicts: source for source in self._sources.values() if source.waits(now - QUIET_SECONDS)}
+        self._judged = {place: found for place, found in self._judged.items() if place in waiting}
+        if not waiting or now < self._asked + QUIET_SECONDS:
+            return
+        self._asked = now
+        async with admin(self.settings) as client:
+            try:
+                known, judged = await sequenced(client, self._topics), await judged_by(client, self._topics)
+            except GroupAuthorizationFailedError:
+                return
+        async with reading(self.settings, isolation_level="read_uncommitted") as consumer:
+            ends = await consumer.end_offsets([*waiting])  # with what open transactions have written
+        for place, source in waiting.items():
+            found = self._judged.pop(place, None)
+            if found is None and known is not None and judged.last >= known[1].last:
+                self._judged[place] = _AllJudged(known[1].positions, ends[place], now)
+            if found is None:
+                continue
+            found.end = min(found.end, ends[place])  # lower than before if the topic has lost its tail since
+            with suppress(IllegalStateError):  # given away meanwhile
+                if (position := await self._consumer.position(place)) >= found.end:
+                    source.judged(found.accepted)
+                    continue
+                self._judged[place] = found
+                if now > found.since + self.settings.transaction_timeout_ms / 1000:
+                    log.warning(OPEN, *place, position)
+                    found.since = math.inf
 
 
 class _Common:

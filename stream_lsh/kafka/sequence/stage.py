@@ -31,11 +31,12 @@ from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged
 from stream_lsh.kafka.consumer.delivery import Delivery, delivering
 from stream_lsh.kafka.consumer.position import Reading, place_of
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
-from stream_lsh.kafka.consumer.state import SETTINGS, encode_settings, known_at
+from stream_lsh.kafka.consumer.state import SETTINGS, encode_settings, known_at, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
+from stream_lsh.kafka.sequence.last_sent import check_last_sent
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sent_to_shards
 from stream_lsh.kafka.sequence.together import Together
 from stream_lsh.kafka.settings import KafkaSettings
@@ -51,6 +52,7 @@ READING = Reading(
     "again as far as they are still there. Raise retention_hours.",
 )  # fmt: skip
 GAP_SECONDS = 30.0  # between two warnings about the same gap
+AGAIN_SECONDS = 30.0  # without a frame judged, after which frames are sent again; each further time twice as long
 
 
 class Window:
@@ -97,6 +99,8 @@ class SequenceStage(Stage):
         self._together = Together()
         self._half = asyncio.Event()  # the window is half full
         self._asked = asyncio.Event()  # the judge's position is new
+        self._progress, self._again = time.monotonic(), AGAIN_SECONDS  # the last one of the judge; when to send again
+        self._read_to: tuple[int, str] | None = None  # while frames are sent again: place and facts before
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, probe)
         self._done = -1  # offset of the last frame that every shard had answered at the start of this run
@@ -123,6 +127,7 @@ class SequenceStage(Stage):
         self._delivery = await self._open.enter_async_context(delivering(self.settings, self.probe))
         found = await known_at(self.settings, self.role, self._relay.place(0))
         position, known = (0, None) if found is None else (found[0], Accepted.of(found[1]))
+        await check_last_sent(self.settings, position, READING)
         bounds = (await self._relay.bounds({0: position}))[0]
         self._accepted = known or self._first(bounds[1])
         self._show_time(self._accepted)
@@ -136,6 +141,7 @@ class SequenceStage(Stage):
         self._window = Window(self.settings.decision_lag)
         judged = await judged_so_far(self.settings)
         self._done = self._judged = judged.last
+        self._progress, self._again, self._read_to = time.monotonic(), AGAIN_SECONDS, None
         if judged.last < self._accepted.last:  # an earlier run has sent frames that are not judged yet
             self._window.sent(self._accepted.last, self._accepted.documents - judged.documents)
         if known is None:  # before the commit, which signers wait for: there is one key
@@ -192,8 +198,7 @@ class SequenceStage(Stage):
     async def _read(self) -> None:
         while True:
             await self._window_open(1)
-            got = await self._relay.poll()
-            epoch = self._relay.epoch
+            epoch, got = self._relay.epoch, await self._relay.poll()
             try:
                 for record in got.get(0, ()):
                     if epoch != self._relay.epoch:
@@ -266,6 +271,13 @@ class SequenceStage(Stage):
         self._together.add(sent, decision.documents, (offset + 1, after))
         self._accepted = after
         self._relay.positions[0] = offset + 1
+        if self._read_to is not None and offset + 1 >= self._read_to[0]:
+            if (offset + 1, after.metadata()) != self._read_to:
+                raise StoreError(
+                    f"{self.topics.signatures} has other frames before offset {self._read_to[0]} than were sequenced: "
+                    f"the brokers have lost its end, and it has new records since. {READING.anew}"
+                )
+            self._read_to = None
         if sent:
             seconds = time.monotonic() - began
             self.probe.batch(decision.documents, seconds)
@@ -310,10 +322,11 @@ class SequenceStage(Stage):
         places = decisions_due(self._accepted.documents, decision.documents, block)
         if places is None:
             return nothing
+        epoch = self._relay.epoch
         if self._log is None or self._log.decided.documents < places[1]:
             await self._send()
         while self._log is None or self._log.decided.documents < places[1]:
-            if not self._relay.positions:  # revoked meanwhile
+            if epoch != self._relay.epoch:
                 return nothing
             self._decided.clear()
             await waited(self._decided, LATEST)
@@ -354,12 +367,40 @@ class SequenceStage(Stage):
         while True:
             switch(self._half, self._window.half)
             await waited(self._half, LOOK_SECONDS)
+            before = self._judged
             if len(self._window):
-                before = self._judged
                 await self._ask()
                 pause = SOONEST if self._judged > before else min(LATEST, 1.5 * pause)
                 await asyncio.sleep(pause)
+            now = time.monotonic()
+            if self._judged > before or not len(self._window):
+                self._progress, self._again = now, AGAIN_SECONDS
+            elif now > self._progress + self._again:
+                await self._send_again(now - self._progress)
+                self._progress, self._again = now, 2 * self._again
             self.probe.in_flight(len(self._window))
+
+    async def _send_again(self, seconds: float) -> None:
+        """Send the frames again that are not judged, from the checkpoint on. The brokers may have lost frames or
+        replies. Shards reply again to a frame that they have, and its bytes are the same."""
+        found = (await recorded(self.settings, self.role)).get(self.topics.signatures, {}).get(0)
+        if found is None:
+            return
+        position, accepted = found[0], Accepted.of(found[1])
+        begin = (await self._relay.bounds({0: position}))[0][0]
+        async with self._relay.member.working:
+            if not self._relay.positions or self._judged < accepted.last or position < begin:
+                return
+            self._relay.member.log.warning(
+                "no frame after the one at %d of %s was judged for %.0f s: sending what follows again, as the brokers "
+                "may have lost records of %s or %s", self._judged, self.topics.signatures, seconds, self.topics.frames,
+                self.topics.matches,
+            )  # fmt: skip
+            self._relay.epoch += 1  # what was read is read again
+            self._read_to = self._read_to or (self._relay.positions[0], self._accepted.metadata())
+            self._done, self._accepted, self._together = self._judged, accepted, Together()
+            self._next, self._window = None, Window(self.settings.decision_lag)
+            self._relay.seek({0: position})
 
     def _forget(self) -> None:
         self._next, self._kept, self._since = None, -1, time.monotonic()

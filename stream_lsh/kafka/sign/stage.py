@@ -16,6 +16,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import ClassVar
 
+from aiokafka import TopicPartition
+
 from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.embedded.often import Often
 from stream_lsh.errors import StoreError
@@ -23,7 +25,7 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import seen, switch
 from stream_lsh.kafka.consumer import state
-from stream_lsh.kafka.consumer.position import all_committed, commit_alone
+from stream_lsh.kafka.consumer.position import all_committed, bounds_of, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import OVERHEAD, Topics, largest_frame
 from stream_lsh.kafka.registry.decoding import Absent, Schemas
@@ -48,6 +50,7 @@ from stream_lsh.kafka.sign.position import (
     recorded_pause,
     recovered,
 )  # fmt: skip
+from stream_lsh.kafka.sign.unaccepted import Unaccepted
 from stream_lsh.kafka.topics import configs_of, limits_of, output_partitions, too_small
 from stream_lsh.wire.frames import CONTINUES
 from stream_lsh.wire.source import TOPIC_BITS, Record, is_passed_over, output_of
@@ -99,6 +102,7 @@ class SignStage(Stage):
         self._lasts: dict[int, Last] = {}  # last record sent, by partition
         self._kept: dict[int, float] = {}  # when they are next written in the topic `state`, by the monotonic clock
         self._again: dict[int, Last] = {}  # records read before, to be read again and compared
+        self._unaccepted = Unaccepted()
 
     async def run(self, stop: asyncio.Event) -> None:
         for partition, first, end in self._attempts.found:
@@ -179,6 +183,7 @@ class SignStage(Stage):
         sent, now = [], time.monotonic()
         for p, (at, note) in marks.items():
             assert isinstance(note, Note)
+            self._unaccepted.committed(p, -1 if note.begun else at)
             if note.paused or now >= self._kept.get(p, now):
                 if note.last is not None:
                     self._kept[p] = now + KEPT_SECONDS
@@ -245,6 +250,32 @@ class SignStage(Stage):
                 have = await output_partitions(self._relay.admin, self.settings)
             if epoch == self._relay.epoch:
                 self._hold(have, pause)
+            await self._look_for_lost_frames()
+
+    async def _look_for_lost_frames(self) -> None:
+        """Sign again what was acknowledged, and is not in what the sequencer has read since.
+
+        Raises:
+            Failed: there is such a loss, and the positions are set back.
+        """
+        unaccepted, topics = self._unaccepted, self.topics
+        if not unaccepted or (known := await sequenced(self._relay.admin, topics)) is None:
+            return
+        place = TopicPartition(topics.signatures, 0)
+        end = (await bounds_of(self._relay.member.consumer, {place: 0}))[place][1]
+        if not (lost := unaccepted.look(known[0], known[1].positions, end) & self._relay.positions.keys()):
+            return
+        accepted, listed = known[1].positions, ", ".join(map(self.topics.where, sorted(lost)))
+        begins = await self._relay.bounds({p: accepted.get(p, 0) for p in lost})
+        # Where nothing is accepted, the start may be lost, too.
+        await self._relay.set_back(
+            {p: (accepted[p], self._noted(p, None)) if p in accepted else
+             (begins[p][0], self._noted(p, None, begun=True)) for p in lost}
+        )  # fmt: skip
+        raise Failed(
+            f"{topics.signatures} has lost frames that were acknowledged (an unclean leader election?): the documents "
+            f"in them are signed again, of {listed}"
+        )
 
     async def _paused(self, *, lost: bool) -> Pause:
         """The current pause. lost: whether its mark may be lost; it is written again."""
@@ -268,6 +299,7 @@ class SignStage(Stage):
 
     def _forget(self) -> None:
         self._excluded, self._unread, self._kept = set(), {}, {}
+        self._unaccepted = Unaccepted()
         self._pending.clear()
         self._available.clear()
         self._full.clear()

@@ -57,6 +57,19 @@ def test_a_tombstone_is_written_although_the_document_was_compacted_away() -> No
         assert (join.position, join.needed) == (5, 5)
 
 
+def test_documents_that_were_judged_and_have_no_verdict_are_named_without_a_later_one() -> None:
+    join: Join[Document] = Join(0, 0)
+    join.add_documents([Document(offset) for offset in (0, 2, 3, 5)])
+    join.add_verdicts(verdicts((0, 0)))
+    join.judged(4)  # the first has its verdict
+    assert offsets(join) == [0] and join.without_verdict == []
+    join.judged(4)
+    assert join.without_verdict == [2, 3] and join.position == 4
+    join.add_verdicts(verdicts((1, 5)))
+    assert offsets(join) == [5] and join.without_verdict == [2, 3]
+    assert join.size == 0 and join.waiting == (0, 0)
+
+
 def test_limits() -> None:
     join: Join[Document] = Join(0, 0)
     documents = [Document(offset, b"x" * 1000) for offset in range(6)]

@@ -31,6 +31,7 @@ from support.kafka.stages import (
     until_sequenced,
     until_signed,
 )
+from support.simulation.cluster import Cluster
 from support.simulation.runner import simulated
 
 from stream_lsh.documents.times import moment
@@ -274,6 +275,31 @@ async def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_
         await until(all_there, "all documents are passed on")
     found = offsets(settings, await records(settings, topics.frames))
     assert found == [(0, offset) for offset in range(40)]
+
+
+@simulated()
+async def test_a_frame_that_was_sent_and_that_signatures_has_lost_stops_it(make: Make, cluster: Cluster) -> None:
+    """What was committed is before it: the sequencer would send another frame at its offset, which shards ignore."""
+    settings = await make(partitions=1)
+    topics = Topics.of(settings)
+    await sign(settings, [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(2)])
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, 2)
+    async with admin(settings) as client:
+        before = await commits(client, topics.group("sequence"), topics.signatures)
+    await sign(settings, [frame(settings, (0, 2, 5, CONTINUES))])
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, 3)
+    await commit(settings, "sequence", topics.signatures, *before[0])
+    async with running(SequenceStage, settings):  # it is there, and is sent again
+        await until_sequenced(settings, 3)
+    await commit(settings, "sequence", topics.signatures, *before[0])
+    cluster.lose_tail((topics.signatures, 0), 1)
+    with pytest.raises(StoreError, match="signatures, partition 0, ends at offset 2, but has been sequenced up to 3"):
+        await ended(SequenceStage, settings)
+    await sign(settings, [frame(settings, (0, 2, 4, CONTINUES))])
+    with pytest.raises(StoreError, match="has another frame at offset 2 than the one that was sequenced"):
+        await ended(SequenceStage, settings)
 
 
 @simulated()

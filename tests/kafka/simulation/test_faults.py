@@ -109,7 +109,7 @@ REMEDIES = {
     "is ignored until what is missing before it has come": "sign",
     "a position is no longer in its topic: sim.": None,
     "restart the worker of match that has this shard": "match",
-    "have no verdict, although later ones have": None,
+    "have no verdict and get none": None,
 }  # fmt: skip
 """Warnings after which a role goes on; and the role that has to be restarted, as they say."""
 
@@ -138,7 +138,8 @@ async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
             await pipeline.finish(list(workers.values()), ENOUGH)
         except AssertionError:
             found = warned()
-            assert found, world.warnings
+            # Verdicts that forward has read and that later ones have replaced are not missed.
+            assert found or (topic == "verdicts" and all(map(pipeline.forwarded, range(TWO)))), world.warnings
             restarted = [role for text in found if (role := REMEDIES[text])]
             if not restarted:
                 return False
@@ -162,7 +163,7 @@ async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
     await asyncio.sleep(chance.uniform(0, 6))
     if unclean:
         for partition in range(len(cluster.topics[name].logs)):
-            cluster.lose_tail((name, partition), chance.randint(1, 4))
+            pipeline.lose_tail(topic, partition, chance.randint(1, 4))
     else:
         await pipeline.delete_records(topic)
     await asyncio.sleep(chance.uniform(0, 6))
@@ -178,3 +179,95 @@ async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
         return
     if whole and (topic != "documents" or not warned()):  # the oracle knows no documents that were lost
         pipeline.check()
+
+
+AWAY = {"signatures": "sequence", "frames": "match", "matches": "judge", "verdicts": "forward"}
+"""Topics between two roles, and their reader."""
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=2, most=32, nodes=3)
+async def test_a_lost_tail_is_sent_again_or_named_though_nothing_follows(world: World, cluster: Cluster) -> None:
+    """An unclean election takes what a role has not read that is away. No document comes afterwards. The role that has
+    written it may have begun again, so that it remembers nothing."""
+    chance, seed = world.chance, world.seed
+    topic = list(AWAY)[seed % len(AWAY)]
+    role, killed, again, shards = AWAY[topic], seed // 4 % 2 == 0, seed // 8 % 2 == 0, 1 + seed // 16 % 2
+    writer = ROLES[ROLES.index(role) - 1]
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas", "unclean.leader.election.enable"],
+        partitions=TWO, frame_documents=4, decision_lag=16, shards=shards,
+    )  # fmt: skip
+    await pipeline.create_topics()
+    workers = {one: pipeline.start(one) for one in ROLES}
+    history = plain.history(FEW + LATER, TWO, world.seed)
+    await pipeline.feed(history[:FEW], PACE)
+    await pipeline.finish([*workers.values()], ENOUGH)
+    await asyncio.sleep(5)
+    logs = cluster.topics[getattr(pipeline.topics, topic)].logs
+    read = [log.end for log in logs]
+    workers[role].process.kill() if killed else workers[role].process.freeze()
+    await pipeline.feed(history[FEW:], PACE)
+    await asyncio.sleep(5)
+    unread = {number: log.end - read[number] for number, log in enumerate(logs) if log.end > read[number]}
+    ends = [log.end for log in logs]
+    for partition in sorted(chance.sample(sorted(unread), chance.randint(1, len(unread)))):
+        pipeline.lose_tail(topic, partition, chance.randint(1, unread[partition]))
+    if again:
+        workers[writer].process.kill()
+        workers[writer] = pipeline.start(writer, folder=workers[writer].folder)
+    await asyncio.sleep(chance.uniform(0, 6))
+    workers[role].process.thaw()
+    if killed:
+        workers[role] = pipeline.start(role, folder=workers[role].folder)
+    if topic != "verdicts":
+        try:
+            await pipeline.finish([*workers.values()], 2 * ENOUGH)
+        except StoreError as error:
+            # A frozen sequencer may have had frames in its buffers.
+            assert topic == "signatures" and not killed and "sequenced up to" in str(error), error
+            return
+        pipeline.check()
+        return
+    end = world.seconds + 2 * ENOUGH
+    for number, log in enumerate(logs):
+        if log.end < ends[number]:
+            lost = f"documents, partition {number}: .* have no verdict and|verdicts, partition {number}: the judge has"
+            # A frozen worker may have had verdicts in its buffers.
+            while not any(re.search(lost, one) for one in world.warnings) and (
+                killed or not pipeline.forwarded(number)
+            ):
+                if not killed and workers[role].ended.done():  # it had read what is lost
+                    with pytest.raises(StoreError, match=r"verdicts, partition [01], ends at offset"):
+                        workers[role].ended.result()
+                    return
+                assert world.seconds < end, world.warnings
+                await asyncio.sleep(1)
+
+
+@pytest.mark.long
+@simulated(seeds=2, most=12, nodes=3)
+async def test_frames_that_take_the_place_of_lost_ones_are_signed_again(world: World, cluster: Cluster) -> None:
+    """Signatures lose frames that are judged. Later frames take their offsets while the sequencer is away, so it never
+    reads these. Found by `test_lost_records_are_named`: the documents had no verdict, and nothing said so."""
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas", "unclean.leader.election.enable"],
+        partitions=TWO, frame_documents=4, decision_lag=16,
+    )  # fmt: skip
+    await pipeline.create_topics()
+    workers = {role: pipeline.start(role) for role in ROLES}
+    history = plain.history(FEW + LATER, TWO, world.seed)
+    await pipeline.feed(history[:FEW], PACE)
+    await pipeline.finish([*workers.values()], ENOUGH)
+    await asyncio.sleep(5)
+    workers["sequence"].process.kill()
+    (log,) = cluster.topics[pipeline.topics.signatures].logs
+    end = log.end
+    pipeline.lose_tail("signatures", 0, world.chance.randint(1, 2))
+    await pipeline.feed(history[FEW:], PACE / 4)
+    assert log.end > end
+    workers["sequence"] = pipeline.start("sequence", folder=workers["sequence"].folder)
+    await pipeline.finish([*workers.values()], ENOUGH)
+    pipeline.check()
+    assert any("sim.signatures has lost frames that were acknowledged" in one for one in world.warnings)

@@ -154,6 +154,18 @@ class Pipeline:
             for partition in range(len(self.cluster.topics[topic].logs)):
                 await delete_before(self.settings, topic, -1, partition)
 
+    def lose_tail(self, name: str, partition: int, records: int) -> None:
+        """Let the brokers lose the last records of a partition. Frames that were lost still say what the order was."""
+        if name == "frames":
+            self._deleted[name] = self.records(name)
+        self.cluster.lose_tail((getattr(self.topics, name), partition), records)
+
+    def forwarded(self, partition: int) -> bool:
+        """Whether forward has committed all documents of a partition."""
+        committed = self.cluster.group(self.topics.group("forward")).offsets.committed
+        found = committed.get((self.topics.documents, partition))
+        return found is not None and found.offset >= self.cluster.topics[self.topics.documents].logs[partition].end
+
     async def finish(self, workers: Sequence[Worker], seconds: float) -> None:
         """Wait until every document has its verdict and has been passed on.
 
