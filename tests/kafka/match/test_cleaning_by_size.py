@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from support.kafka import match_play
@@ -30,6 +31,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.index.batch import owners
 from stream_lsh.index.erasure.queue import places
+from stream_lsh.index.rows.layout import DELETED, ERASED, FLAGS, REPRESENTATIVE
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.match.copy import SNAPSHOT, begins_with_snapshot
 from stream_lsh.kafka.match.replica import Replica
@@ -195,9 +197,9 @@ def test_it_stays_under_three_times_what_lives(tmp_path: Path, seed: int, n: int
 
 
 def test_a_shard_goes_on_from_an_idle_snapshot(tmp_path: Path) -> None:
-    """No change follows it that names the provisional rows."""
-    settings = settings_of(**UPDATES, shards=2, **LAG)
-    documents = churning(500, 20, 3, copies=0.8)
+    """No change follows it that names the provisional rows. And from its disk, before erased rows are in files."""
+    settings = settings_of(**{**UPDATES, **LAG, "shards": 2, "memtable_documents": 16})
+    documents = churning(900, 20, 3, copies=0.8)
     data, wanted = of_shard(settings, frames(settings, documents, 3), tmp_path, documents)
     log, folders, idle = Changelog(), folders_in(tmp_path), 0
     owner = Owner(settings, next(folders), log, shard=1)
@@ -209,8 +211,34 @@ def test_a_shard_goes_on_from_an_idle_snapshot(tmp_path: Path) -> None:
                 sent += owner.clean(1)
             idle += bool(sent)
             owner.replica.close()
-            owner = Owner(settings, next(folders), log, shard=1)
-    assert idle > 2
+            owner = Owner(settings, next(folders) if idle < 3 else owner.replica.folder, log, shard=1)
+    assert idle > 5
+    owner.replica.close()
+    facts: Any = information(owner.replica.folder, check=True)
+    assert facts["health"]["problems"] == [] and facts["erasing"]["erased"] > 50
+
+
+def test_texts_beside_representative_rows_stay(tmp_path: Path) -> None:
+    """A representative row has no text. Its document is deleted, and the row is erased with it."""
+    settings = settings_of(**UPDATES, shards=2, **LAG)
+    ids = [id for id in map(str, range(900)) if owners([orjson.dumps(id)], 2)[0] == 1]
+    others = [Document(id, f"{id} " * 9, time=100 + i) for i, id in enumerate(ids[2:])]
+    first, second = (Document(id, "a b c d e f g h i j", time=1) for id in ids[:2])
+    went = [Document(document.id, time=900, deleted=True) for document in (first, second)]
+    # The second is chosen in the second block after that of the deletion, and decided two blocks later.
+    documents = [first, second, *others[:62], went[0], *others[62 : 6 * BLOCK], went[1]]
+    documents += [Document(f"late-{i}", f"late {i} " * 9, time=1000 + i) for i in range(3 * BLOCK)]
+    data, wanted = of_shard(settings, match_play.frames(settings, documents, 31), tmp_path, documents)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, shard=1)
+    assert len(others) > 6 * BLOCK
+    assert [owner.match(frame) for frame in data] == wanted
+    owner.cycle()
+    shard = owner.replica.shard
+    flags = shard.stored.at(np.arange(shard.count))[:, FLAGS].astype(np.int64)
+    (row,) = np.flatnonzero((flags & REPRESENTATIVE != 0) & (flags & ERASED != 0)).tolist()
+    live = [at for at in range(row - 30, row + 30) if not flags[at] & (DELETED | REPRESENTATIVE | ERASED)]
+    assert all(len(text) for text in shard.texts.read(live, 1 << 20))
     owner.replica.close()
 
 
