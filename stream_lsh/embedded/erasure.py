@@ -21,7 +21,7 @@ from stream_lsh.embedded.stored_answers import erase_answers
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, count, queue_entries
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.ids import Ids
-from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, SEQ
+from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, REPRESENTATIVE, SEQ
 from stream_lsh.index.rows.row_file import NONE, RowFile, blank, unpacked
 from stream_lsh.index.rows.texts import Texts
 from stream_lsh.index.store.rocksdb import ROWS, Store
@@ -66,7 +66,7 @@ def remains(
         else:
             begin, value = store.holding(ROWS, shard, segment, row)
             block = unpacked(value)[row - begin : row - begin + 1]
-        version = not int(block[0, FLAGS]) & DELETED
+        version = not int(block[0, FLAGS]) & (DELETED | REPRESENTATIVE)
         if version:
             versions.append((int(block[0, GROUP]), int(block[0, SEQ])))
         found = [] if np.array_equal(block, blank(block, signature_at)) else ["row"]

@@ -98,8 +98,8 @@ class KafkaSettings(TopicSettings):
     )  # fmt: skip
     min_cleanable_bytes: int = Field(
         default=64 * 2**20, ge=0, le=2**62,
-        description="with updates and one shard: bytes from which on the changelog of match is cleaned when much of it "
-        "is of deleted and replaced versions, which are erased then (0: never)",
+        description="with updates: bytes from which on the changelog of a shard is cleaned when much of it is of "
+        "deleted and replaced versions, which are erased then (0: never)",
     )  # fmt: skip
     registry_url: str | None = Field(
         default=None, description="address of the Schema Registry, for document_format = registry"
@@ -276,8 +276,7 @@ class KafkaSettings(TopicSettings):
     @property
     def cleans(self) -> bool:
         """Whether the size of the changelog lets its owner clean it."""
-        erasable = self.updates and self.compare_with == "kept" and self.shards == 1
-        return erasable and self.min_cleanable_bytes > 0
+        return self.updates and self.compare_with == "kept" and self.min_cleanable_bytes > 0
 
     @property
     def plain_documents(self) -> bool:

@@ -50,7 +50,7 @@ from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.kernel.dropped_rows import dropped_for
 from stream_lsh.index.rows.deleted_rows import Place
 from stream_lsh.index.rows.ids import Ids
-from stream_lsh.index.rows.layout import DELETED, FLAGS
+from stream_lsh.index.rows.layout import DELETED, FLAGS, REPRESENTATIVE
 from stream_lsh.index.rows.row_file import blank
 from stream_lsh.index.rows.texts import Texts
 from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, listing
@@ -148,7 +148,7 @@ class Erasing:
         self._folder = folder
         self._id_field = id_field
         self._store = store
-        self._shards = shards
+        self._shards = {shard.number: shard for shard in shards}
         self._after = after
         self._pool = pool
         self.beside: Beside | None = None
@@ -169,8 +169,9 @@ class Erasing:
     def enter(self, now: float) -> dict[str, Any]:
         """The facts that add the versions deleted since the last commit to the erase queue."""
         facts: dict[str, Any] = {}
-        for shard in self._shards:
-            facts |= left_by(shard, int(now), self._after)
+        for shard in self._shards.values():
+            if not shard.limits.late:  # other shards have ids
+                facts |= left_by(shard, int(now), self._after)
         self.added(facts)
         return facts
 
@@ -381,7 +382,7 @@ class Erasing:
         ids.forget(_ALL_ROWS)  # all are read from the store
         if not step.in_memory:
             step.before = segment.rows.at(step.rows - segment.first)
-        step.versions = step.rows[step.before[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
+        step.versions = step.rows[step.before[:, FLAGS] & np.uint64(DELETED | REPRESENTATIVE) == 0].tolist()
         if shard.limits.exact:
             step.values, done = texts.without(step.versions, STEP_BYTES)
             if done < len(step.versions):
@@ -443,7 +444,7 @@ class Erasing:
 
     def _sweep(self) -> None:
         self._sweeping = True
-        for shard in self._shards:
+        for shard in self._shards.values():
             values, passed = folded(self._store, shard.number, trimmed=shard.counted.trimmed)
             if values:
                 self._store.write(values, ranges=passed)
@@ -454,9 +455,9 @@ class Erasing:
 def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
     """The facts of the versions of a shard that were deleted since the last call; times in seconds since 1970."""
     versions = shard.rows.deleted_rows.take_versions()
-    # With `compare_with = all` deleted rows can be the only link to others; with several shards other shards have the
-    # ids.
-    if not shard.limits.unique or shard.limits.late:
+    if not shard.limits.unique:  # deleted rows can be the only link to others
         return {}
-    # Without updates no other row has these ids.
-    return dict(facts_of(versions, shard.number, now, after, named=shard.limits.update))
+    # Without updates no other row has these ids. With several shards they stay in the decisions, whose names a
+    # redelivered document repeats.
+    named = shard.limits.update and not shard.limits.late
+    return dict(facts_of(versions, shard.number, now, after, named=named))

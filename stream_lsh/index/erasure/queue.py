@@ -27,7 +27,7 @@ Version = tuple[int, int]
 
 class Place(NamedTuple):
     """An entry without its versions: its name, when they are due, their shard, and how many rows this had when the
-    first of them was deleted."""
+    last of them was deleted."""
 
     name: str
     due: int
@@ -99,7 +99,7 @@ def facts_of(
     all = all[np.argsort(all[:, 2], kind="stable")]
     for at in range(0, len(all), FACT):
         part, due = all[at : at + FACT], now + after
-        yield f"{QUEUE_NAMES}{due:012d}/{shard}/{part[0, 2]}/{at}", [now, *part.T.tolist()]
+        yield f"{QUEUE_NAMES}{due:012d}/{shard}/{part[-1, 2]}/{part[0, 0]}", [now, *part.T.tolist()]
 
 
 def place_of(name: str) -> Place:

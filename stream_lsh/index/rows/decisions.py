@@ -18,6 +18,7 @@ from stream_lsh.index.rows.keys import ends_of
 from stream_lsh.index.rows.layout import (
     DELETED,
     DROPPED,
+    ERASED,
     FLAGS,
     GROUP,
     KIND_BITS,
@@ -32,7 +33,7 @@ from stream_lsh.index.store.rocksdb import DECISIONS, Store
 
 _HEAD = struct.Struct("<QQ")  # row after the last one, number of dropped rows
 _KIND_MASK, _DROPPED = np.uint64(0xFF) << KIND_BITS, np.uint64(DROPPED)
-_DELETED, _REPRESENTATIVE = np.uint64(DELETED), np.uint64(REPRESENTATIVE)
+_DELETED, _REPRESENTATIVE, _ERASED = np.uint64(DELETED), np.uint64(REPRESENTATIVE), np.uint64(ERASED)
 
 
 class RowDecisions(NamedTuple):
@@ -94,12 +95,14 @@ class RowDecisions(NamedTuple):
         return cls(first, last, rows, kinds.astype(np.int64), of, similarities, groups, names)
 
     def lay_over(self, block: NDArray[np.uint64], first: int) -> None:
-        """Write the decisions into rows uint64[n, width], the first of which is the shard's row `first`."""
+        """Write the decisions into rows uint64[n, width], the first of which is the shard's row `first`. Erased rows
+        stay blank."""
         mine = self.between(max(self.first, first), min(self.last, first + len(block)))
         kept = block[mine.first - first : mine.last - first]
         undo_decisions(kept)
         kept[:, FLAGS] &= ~_KIND_MASK  # UNIQUE (0) for all but the listed rows
         write_decisions(block, mine.rows - first, mine.kinds, mine.of, mine.similarities, mine.groups)
+        kept[kept[:, FLAGS] & _ERASED != 0, SIMILARITY] = 0
 
 
 def write_decisions(

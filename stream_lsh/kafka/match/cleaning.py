@@ -23,7 +23,7 @@ from stream_lsh.index.rows.deleted_rows import marked_between
 from stream_lsh.index.rows.layout import FLAGS
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
+from stream_lsh.index.store.rocksdb import DECISIONS, ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
@@ -160,10 +160,12 @@ class Cleaning:
         if last is None or not (large or (every is not None and abs(now - self._cycle.at) >= every)):
             return None
         self._answered = last
-        count = self._shard.count
-        if left := behind_window(self._store, self._shard.first):
+        shard, count = self._shard, self._shard.count
+        if left := behind_window(self._store, shard.first):
             self._erasing.forget(left)
         before, oldest = self._answers.first_row(count, behind=last), count
+        if shard.limits.late:  # decisions about later rows are to come
+            before = min(before, shard.late.first)
         for place in places(self._store):
             if not large and every is not None and place.waits(now, every):
                 if oldest == count:  # what is due first waits
@@ -180,6 +182,8 @@ class Cleaning:
         facts: dict[str, object] = {"segments": segments, "answered": self._answered}
         if self._forgetting is not None:
             facts["window"] = self._forgetting.facts
+        if shard.limits.late:
+            facts["provisional"] = shard.late.facts
         counts, _ = folded(self._store, shard.number, trimmed=shard.counted.trimmed)  # now: later frames add to it
         mark = Mark(BEGINS, frame, first, last, before)
         yield self._base(mark, facts=facts)
@@ -236,7 +240,7 @@ class Cleaning:
                 break
             size += len(value)
         values = {rows_key(ROWS, number, segment.number, first): shard.stored.value(first, last)}
-        for kind in (IDS, TEXTS, PLACES, ERASED_ROWS):
+        for kind in (IDS, TEXTS, PLACES, ERASED_ROWS, DECISIONS):
             for row, value in self._store.rows_of(kind, number, segment.number, first):
                 if row >= last:
                     break

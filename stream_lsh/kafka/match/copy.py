@@ -317,6 +317,8 @@ class Copy:
                     self.forgetting.begin(offset)
                 lines = [{"number": number, "first": first} for number, first in base.facts["segments"]]
                 manifest = {"rows": self.count, "segments": [{**line, "next": 0, "runs": []} for line in lines]}
+                if self.settings.late:
+                    manifest["provisional"] = base.facts["provisional"]
             elif offset == start and (mark.frame > self.last or self.cycle.taking is not None):
                 raise Rebuild(f"the changelog was cleaned since {self.folder} was left", whole=True)
             elif offset == start:
@@ -364,7 +366,7 @@ class Copy:
     def _forget_copied(self, forgetting: Forgetting, manifest: dict[str, Any]) -> None:
         """Delete segments that have left the window, while the shard is not open for matching."""
         known = manifest["segments"]
-        decided = manifest["provisional"]["rows"][0] if self.settings.late else self.count
+        decided = manifest["provisional"]["rows"][0] if "provisional" in manifest else self.count
         asked = self._answers.first_row(self.count)
         expired = forgetting.forget(
             [(item["number"], item["first"]) for item in known],

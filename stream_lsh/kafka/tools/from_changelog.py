@@ -105,7 +105,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
             raise StoreError(
                 f"the changelog of shard {trimmed.partition} begins at offset {begins[trimmed]}: it was trimmed, and "
                 "earlier changes are missing. Rebuild from the documents topic (without --from-changelog). With "
-                "updates and one shard, only min_cleanable_bytes = 0 from the beginning on keeps them"
+                "updates, only min_cleanable_bytes = 0 from the beginning on keeps them"
             )
         if not any(ends.values()):
             raise StoreError(f"{topics.changelog} is empty: there is nothing to rebuild")

@@ -18,7 +18,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.index.erasure import eraser, queue
 from stream_lsh.index.erasure.eraser import Erasing
-from stream_lsh.index.erasure.queue import places
+from stream_lsh.index.erasure.queue import facts_of, place_of, places
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows import row_file
 from stream_lsh.index.rows.row_file import RowFile
@@ -389,3 +389,12 @@ def test_members_of_other_representatives_do_not_count(
         fed(index, gone, CHAIN, 50)
         index.commit({}, now=0)
         assert len(steps_of(index, monkeypatch)) < CHAIN / 2
+
+
+def test_entries_of_one_second_have_names_of_their_own() -> None:
+    """Also of two frames that have added no row: each supersedes a document. An entry waits for its last version."""
+    superseded, deleted = [5, 7, 10, 1, 1, 2], [3, 3, 10, 2, 2, 1]
+    found = [list(facts_of(np.array(some), 0, 60, 0, named=False)) for some in ([superseded], [deleted])]
+    assert len({name for entries in found for name, _ in entries}) == 2
+    ((name, _),) = facts_of(np.array([deleted, [4, 4, 12, 3, 3, 1]]), 0, 60, 0, named=True)
+    assert place_of(name).there == 12

@@ -7,8 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
+from support.kafka import match_play
 from support.kafka.cleaning_play import Changelog, Owner, copied, followed, seen_marks
+from support.kafka.pipe import BLOCK, Pipe
 from support.kafka.replica_play import (
     STEP,
     UPDATES,
@@ -20,12 +24,14 @@ from support.kafka.replica_play import (
     reply_of,
     settings_of,
     undisturbed,
-    verdicts,
 )
 from support.long_form import rotating
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
+from stream_lsh.index.batch import owners
+from stream_lsh.index.erasure.queue import places
+from stream_lsh.index.rows.layout import DELETED, ERASED, FLAGS, REPRESENTATIVE
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.match.copy import SNAPSHOT, begins_with_snapshot
 from stream_lsh.kafka.match.replica import Replica
@@ -43,15 +49,22 @@ def small(short_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "SIZE_SECONDS", 0)
 
 
-def churning(n: int, ids: int, seed: int, share: float = 0.9) -> list[Document]:
-    """Documents of which this share replace or delete one of as many ids; the others are new."""
-    chance, out = random.Random(seed), list[Document]()
+def churning(n: int, ids: int, seed: int, share: float = 0.9, copies: float = 0) -> list[Document]:
+    """Documents of which this share replace or delete one of as many ids; the others are new. copies: this share of
+    them have the text of a recent one, with another word."""
+    chance, out, texts = random.Random(seed), list[Document](), list[str]()
     for number in range(n):
         id = f"id-{chance.randrange(ids)}" if chance.random() < share else f"new-{number}"
         time = 10**12 + number * STEP
         words = (chance.choice(WORDS) + str(chance.randrange(50)) for _ in range(chance.choice((5, 40, 40, 200))))
-        deleted = id.startswith("id") and chance.random() < 0.1
-        out.append(Document(id, time=time, deleted=True) if deleted else Document(id, " ".join(words), time=time))
+        if id.startswith("id") and chance.random() < 0.1:
+            out.append(Document(id, time=time, deleted=True))
+            continue
+        text = " ".join(words)
+        if copies and texts and chance.random() < copies:
+            text = f"{chance.choice(texts[-ids:]).rpartition(' ')[0]} w{number}"
+        texts.append(text)
+        out.append(Document(id, text, time=time))
     return out
 
 
@@ -61,10 +74,12 @@ def lives(owner: Owner, settings: Settings, folder: Path) -> int:
     log.values, log.start = list(owner.log.values), owner.log.start
     owner.finish()
     copied(owner.replica.folder, folder)
-    other = Owner(settings, folder, log, 0)
+    other = Owner(settings, folder, log, 0, shard=owner.replica.number)
     before, cleaning = len(log.values), other.replica._cleaning
     assert cleaning is not None
-    cleaning._before = cleaning._unfinished = None  # a whole one
+    shard = other.replica.shard
+    cleaning._before = int(shard.late.first if settings.late else shard.count)
+    cleaning._unfinished = None  # a whole one
     while not (sent := other.clean(1)) or sent[-1].part != ENDS:
         pass
     other.replica.close()
@@ -84,12 +99,45 @@ def replies_of(settings: Settings, data: Sequence[bytes], folder: Path) -> list[
     return [reply_of(found) for found in undisturbed(settings, data, folder)]
 
 
+def of_shard(
+    settings: Settings, data: list[bytes], folder: Path, documents: Sequence[Document]
+) -> tuple[list[bytes], list[bytes]]:
+    """The frames of the last shard, and its replies, where all shards together answer as the embedded index."""
+    pipe, shard = Pipe(settings, data, folder / "undisturbed"), settings.shards - 1
+    for sequenced in pipe.log:
+        pipe.step(sequenced)
+    pipe.close()
+    assert b"\n".join(pipe.said) == oracle(settings, data, folder / "oracle", documents)
+    return [sent[shard] for sent in pipe.sent], [replies[shard] for replies in pipe.replies]
+
+
+def again(copies: Sequence[Replica], log: Changelog, limit: int) -> list[Replica]:
+    """Two copies, opened again, which have read the changelog. The second one never cleans."""
+    for copy in copies:
+        copy.close()
+    return [
+        followed(copy.settings, copy.folder, log, None, most, copy.number)
+        for copy, most in zip(copies, (limit, None), strict=True)
+    ]
+
+
+LAG = {"decision_lag": 2 * BLOCK}
 CASES: list[tuple[int, int, dict[str, Any]]] = [
     (0, 600, {}),
     *rotating(
         [
             (1, 2500, {}), (2, 2500, {"measure": "tf-idf"}), (3, 2500, {"keep": "longest"}),
             (4, 2500, {"verify": "signature"}), (5, 2500, WINDOW), (6, 2500, {**WINDOW, "keep": "newest"}),
+        ],
+        1,
+    ),
+    (7, 600, {"shards": 2, **LAG}),
+    *rotating(
+        [
+            (8, 1500, {"shards": 2, **LAG}), (9, 1500, {"shards": 3, **LAG}),
+            (10, 1500, {"shards": 2, **LAG, "keep": "longest"}),
+            (11, 1500, {"shards": 3, **LAG, "keep": "newest"}),
+            (12, 1500, {**WINDOW, "shards": 2, **LAG}), (13, 1500, {**WINDOW, "shards": 3, **LAG, "keep": "newest"}),
         ],
         1,
     ),
@@ -100,14 +148,13 @@ CASES: list[tuple[int, int, dict[str, Any]]] = [
 def test_it_stays_under_three_times_what_lives(tmp_path: Path, seed: int, n: int, given: dict[str, Any]) -> None:
     """Owners are killed anywhere, lose their disks, and are replaced by copies: the snapshot in progress goes on."""
     settings = settings_of(**{**UPDATES, **given})
-    documents = churning(n, n // 30, seed)
-    data = frames(settings, documents, seed)
-    wanted = replies_of(settings, data, tmp_path / "undisturbed")
-    assert verdicts([[reply] for reply in wanted], settings) == oracle(settings, data, tmp_path / "oracle", documents)
+    documents = churning(n, n // 30, seed, copies=0.5 if settings.late else 0)
+    data, wanted = of_shard(settings, frames(settings, documents, seed), tmp_path, documents)
+    shard = settings.shards - 1
     log, folders, chance = Changelog(), folders_in(tmp_path), random.Random(seed)
     limit = n * 50
-    owner = Owner(settings, next(folders), log, None, limit)
-    copies = [followed(settings, next(folders), log, None, limit), followed(settings, next(folders), log, None, None)]
+    owner = Owner(settings, next(folders), log, None, limit, shard)
+    copies = [followed(settings, next(folders), log, None, most, shard) for most in (limit, None)]
     begun = ended = 0
     for number, frame in enumerate(data):
         assert owner.match(frame) == wanted[number]
@@ -123,37 +170,95 @@ def test_it_stays_under_three_times_what_lives(tmp_path: Path, seed: int, n: int
             owner.finish()
             copied(owner.replica.folder, folder)
             owner.replica.close()
-            owner = Owner(settings, folder, log, None, limit)
+            owner = Owner(settings, folder, log, None, limit, shard)
         elif what < 0.1:  # its disk is lost
             owner.replica.close()
-            owner = Owner(settings, next(folders), log, None, limit)
+            owner = Owner(settings, next(folders), log, None, limit, shard)
         elif what < 0.15:
             copy = copies.pop(0)
             copy.close()
-            old, owner = owner, Owner(settings, copy.folder, log, None, limit)
+            old, owner = owner, Owner(settings, copy.folder, log, None, limit, shard)
             old.replica.close()
-            copies.insert(0, followed(settings, old.replica.folder, log, None, limit))
+            copies.insert(0, followed(settings, old.replica.folder, log, None, limit, shard))
         elif what < 0.25:
-            for copy in copies:
-                copy.close()
-            copies = [
-                followed(settings, copy.folder, log, None, most)
-                for copy, most in zip(copies, (limit, None), strict=True)
-            ]
+            copies = again(copies, log, limit)
     assert begun <= ended + 1  # hardly any was begun in vain
     assert (ended > 1) == ("verify" not in given)  # rows without texts stay as large as they are
     while owner.replica.cycle.begun is not None:
         owner.clean(1)
-    copies.append(followed(settings, next(folders), log, None, limit))
+    copies = [*again(copies, log, limit), followed(settings, next(folders), log, None, limit, shard)]
     deleted_rows = seen_marks(owner.replica)
-    for copy in copies:
-        copy.apply(log.since(copy.changelog_offset), start=log.start)
     for copy in (owner.replica, *copies):
         assert seen_marks(copy) == deleted_rows
         copy.activate()
         copy.close()
         facts: Any = information(copy.folder, check=True)
         assert facts["health"]["problems"] == []
+
+
+def test_a_shard_goes_on_from_an_idle_snapshot(tmp_path: Path) -> None:
+    """No change follows it that names the provisional rows. And from its disk, before erased rows are in files."""
+    settings = settings_of(**{**UPDATES, **LAG, "shards": 2, "memtable_documents": 16})
+    documents = churning(900, 20, 3, copies=0.8)
+    data, wanted = of_shard(settings, frames(settings, documents, 3), tmp_path, documents)
+    log, folders, idle = Changelog(), folders_in(tmp_path), 0
+    owner = Owner(settings, next(folders), log, shard=1)
+    for number, frame in enumerate(data):
+        assert owner.match(frame) == wanted[number]
+        if number % 3 == 0:
+            sent = owner.clean(9)
+            while sent and sent[-1].part != ENDS:
+                sent += owner.clean(1)
+            idle += bool(sent)
+            owner.replica.close()
+            owner = Owner(settings, next(folders) if idle < 3 else owner.replica.folder, log, shard=1)
+    assert idle > 5
+    owner.replica.close()
+    facts: Any = information(owner.replica.folder, check=True)
+    assert facts["health"]["problems"] == [] and facts["erasing"]["erased"] > 50
+
+
+def test_texts_beside_representative_rows_stay(tmp_path: Path) -> None:
+    """A representative row has no text. Its document is deleted, and the row is erased with it."""
+    settings = settings_of(**UPDATES, shards=2, **LAG)
+    ids = [id for id in map(str, range(900)) if owners([orjson.dumps(id)], 2)[0] == 1]
+    others = [Document(id, f"{id} " * 9, time=100 + i) for i, id in enumerate(ids[2:])]
+    first, second = (Document(id, "a b c d e f g h i j", time=1) for id in ids[:2])
+    went = [Document(document.id, time=900, deleted=True) for document in (first, second)]
+    # The second is chosen in the second block after that of the deletion, and decided two blocks later.
+    documents = [first, second, *others[:62], went[0], *others[62 : 6 * BLOCK], went[1]]
+    documents += [Document(f"late-{i}", f"late {i} " * 9, time=1000 + i) for i in range(3 * BLOCK)]
+    data, wanted = of_shard(settings, match_play.frames(settings, documents, 31), tmp_path, documents)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, shard=1)
+    assert len(others) > 6 * BLOCK
+    assert [owner.match(frame) for frame in data] == wanted
+    owner.cycle()
+    shard = owner.replica.shard
+    flags = shard.stored.at(np.arange(shard.count))[:, FLAGS].astype(np.int64)
+    (row,) = np.flatnonzero((flags & REPRESENTATIVE != 0) & (flags & ERASED != 0)).tolist()
+    live = [at for at in range(row - 30, row + 30) if not flags[at] & (DELETED | REPRESENTATIVE | ERASED)]
+    assert all(len(text) for text in shard.texts.read(live, 1 << 20))
+    owner.replica.close()
+
+
+def test_provisional_versions_are_not_erased(tmp_path: Path) -> None:
+    """They count in buckets. Where these are read in part, a live row between them is not met."""
+    settings = settings_of(**UPDATES, shards=2, **LAG, max_bucket_rows=2)
+    ids = [id for id in map(str, range(200)) if owners([orjson.dumps(id)], 2)[0] == 1][:50]
+    copies = [Document(id, "a b c d e f g h i j", time=i) for i, id in enumerate(ids)]
+    deletions = [Document(copy.id, time=100 + i, deleted=True) for i, copy in enumerate(copies) if i // 4 != 5]
+    documents = [*copies, *deletions, replace(copies[0], id="last", time=200)]
+    assert len(documents) < 2 * BLOCK
+    data, wanted = of_shard(settings, match_play.frames(settings, documents, len(documents) - 1), tmp_path, documents)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, shard=1)
+    owner.match(data[0])
+    assert owner.clean(50) == [] and list(places(owner.replica.store))
+    owner.replica.close()
+    owner = Owner(settings, tmp_path / "owner", log, shard=1)
+    assert owner.match(data[1]) == wanted[1]
+    owner.replica.close()
 
 
 @pytest.mark.parametrize("disk", ["killed", "lost", "copy"])

@@ -78,7 +78,7 @@ def test_records_are_placed_in_their_order() -> None:
     [
         ({"on_conflict": "update"}, True), ({}, False), ({"on_conflict": "update", "min_cleanable_bytes": 0}, False),
         ({"on_conflict": "update", "compare_with": "all"}, False),
-        ({"on_conflict": "update", "shards": 2, "decision_lag": 8192}, False),
+        ({"on_conflict": "update", "shards": 2, "decision_lag": 8192}, True),
     ],
 )  # fmt: skip
 def test_where_the_size_counts(given: dict[str, Any], cleans: bool) -> None:

@@ -129,7 +129,9 @@ async def test_a_better_copy_supersedes_as_in_the_embedded_engine(world: World, 
         **KEEP[world.seed % 3], "groups": groups,
         **({"source_field": "outlet"} if groups else {}), **chance.choice([{}, PER_SOURCE]),
         **chance.choice([{}, {"window": "10m", "time_field": "ts"}]),
-        **chance.choice([{}, {"erase_hours": 0, "standbys": 1}, {"shards": 3, "decision_lag": 16}]),
+        **chance.choice(
+            [{}, {"erase_hours": 0, "standbys": 1}, {"shards": 3, "decision_lag": 16, "min_cleanable_bytes": 1}]
+        ),
     }  # fmt: skip
     history = plain.history(N, PARTITIONS, world.seed, families=3)
     pipeline = await killed_and_started_again(world, cluster, history, **given)

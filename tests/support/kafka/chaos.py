@@ -347,7 +347,7 @@ def run(
         given |= {"decision_lag": 300, "frame_documents": 8, "window": WINDOW}
     if updates:
         given |= {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
-    if updates and shards == 1:  # as often as it may, once a minute
+    if updates and compare_with == "kept":  # as often as it may, once a minute
         given["min_cleanable_bytes"] = 1
     if erase:
         given["erase_hours"] = 0

@@ -43,10 +43,11 @@ class Owner:
     """A replica that answers, and what it sends."""
 
     def __init__(
-        self, settings: Settings, folder: Path, log: Changelog, after: int | None = 0, limit: int | None = None
+        self, settings: Settings, folder: Path, log: Changelog, after: int | None = 0, limit: int | None = None,
+        shard: int = 0,
     ) -> None:  # fmt: skip
         self.log = log
-        self.replica = followed(settings, folder, log, after, limit)
+        self.replica = followed(settings, folder, log, after, limit, shard)
         self.replica.activate()
 
     def match(self, data: bytes) -> bytes:
@@ -92,17 +93,17 @@ class Owner:
 
 
 def followed(
-    settings: Settings, folder: Path, log: Changelog, after: int | None = 0, limit: int | None = None
-) -> Replica:  # fmt: skip
+    settings: Settings, folder: Path, log: Changelog, after: int | None = 0, limit: int | None = None, shard: int = 0
+) -> Replica:
     """A replica in a folder that has read the changelog to its end; one that cannot begin there begins anew."""
-    replica = Replica(settings, 0, folder, erase_after=after, limit=limit)
+    replica = Replica(settings, shard, folder, erase_after=after, limit=limit)
     try:
         replica.apply(log.since(replica.changelog_offset), start=log.start)
     except Rebuild as error:
         assert error.whole
         replica.close()
         shutil.rmtree(folder)
-        replica = Replica(settings, 0, folder, erase_after=after, limit=limit)
+        replica = Replica(settings, shard, folder, erase_after=after, limit=limit)
         replica.apply(log.since(replica.changelog_offset), start=log.start)
     assert not replica.gap and replica.cycle.taking is None
     replica.flush(lambda: False)
