@@ -47,13 +47,13 @@ class Program(NamedTuple):
     recursive: bool
 
 
-def compiled(schema: Any) -> Program:
-    """The program of a schema that fastavro has parsed.
+def compiled(schema: Any, names: dict[str, Any]) -> Program:
+    """The program of a schema that fastavro has parsed. names: the named schemas that it may refer to.
 
     Raises:
         ValueError: a value could have any number of items in no bytes.
     """
-    compiler = _Compiler(schema.get("__named_schemas", {}) if isinstance(schema, dict) else {})
+    compiler = _Compiler(names)
     compiler.value(schema)
     compiler.add(RETURN)
     code, targets = np.array(compiler.code, np.int64), np.array(compiler.targets, np.int64)

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -145,16 +145,17 @@ def counted(value: bytes) -> bytes:
 
 
 class Given:
-    """A registry of one schema."""
+    """A registry of some schemas, each of which refers to all references."""
 
-    def __init__(self, *schemas: Any) -> None:
-        self.schemas = schemas
+    def __init__(self, *schemas: Any, references: Sequence[Any] = ()) -> None:
+        self.schemas, self.references = schemas, references
 
     def schema(self, id: int) -> dict[str, Any]:
-        return {"schema": json.dumps(self.schemas[id])}
+        needed = [{"subject": "", "version": i} for i in range(len(self.references))]
+        return {"schema": json.dumps(self.schemas[id]), "references": needed}
 
     def reference(self, subject: str, version: int, kind: str) -> dict[str, Any]:
-        raise LookupError(subject)
+        return {"schema": json.dumps(self.references[version])}
 
 
 def decoded(schemas: Schemas, values: list[bytes]) -> tuple[list[bytes], dict[int, Rejection]]:
@@ -222,7 +223,8 @@ def test_all_that_is_covered_is_read_by_the_kernel() -> None:
 
 
 def program_of(schema: Any) -> Program:
-    return compiled(parse_schema(schema))
+    names: dict[str, Any] = {}
+    return compiled(parse_schema(schema, names), names)
 
 
 def test_nothing_is_written_behind_the_room() -> None:
@@ -265,26 +267,63 @@ def test_room_grows_for_values_that_become_long() -> None:
     assert json.loads(data[stops[3] : stops[4]]) == {"a": [{"long_name_of_the_only_field": True}] * 5000}
 
 
+EMPTY = {"type": "record", "name": "E", "fields": []}
+LIST_OF_NAMED = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "E"}}]}
+
+
 @pytest.mark.parametrize(
-    "items", ["null", {"type": "record", "name": "E", "fields": []}, {"type": "fixed", "name": "F", "size": 0}]
+    ("schema", "before"),
+    [
+        *[
+            ({"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}, b"")
+            for items in ("null", EMPTY, {"type": "fixed", "name": "F", "size": 0})
+        ],
+        (["null", EMPTY, LIST_OF_NAMED], zigzag(2)),
+        ({"type": "map", "values": [EMPTY, LIST_OF_NAMED]}, zigzag(1) + counted(b"k") + zigzag(1)),
+        ({"type": "array", "items": [EMPTY, LIST_OF_NAMED]}, zigzag(1) + zigzag(1)),
+    ],
 )
-def test_items_without_bytes_are_refused(items: Any) -> None:
+def test_items_without_bytes_are_refused(schema: Any, before: bytes) -> None:
     """Nothing limits their number: 2**62 of them are a few bytes."""
-    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
     schemas = Schemas(Given(schema))
     schemas.fetch(0)
-    _, rejected = decoded(schemas, [bytes(HEAD) + zigzag(2**62) + b"\0"])
+    assert isinstance(schemas._known[bytes(HEAD)], Rejection)  # else the value below would be read without end
+    _, rejected = decoded(schemas, [bytes(HEAD) + before + zigzag(2**62) + b"\0" * 3])
     assert rejected[0].reason == "bad_encoding" and "take no bytes" in rejected[0].detail
 
 
-def test_deep_values_are_rejected() -> None:
+CHAIN = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "before", "behind"),
+    [
+        (CHAIN, b"", b""),
+        (["null", CHAIN], zigzag(1), b""),
+        ({"type": "map", "values": CHAIN}, zigzag(1) + counted(b"k"), b"\0"),
+        ({"type": "array", "items": CHAIN}, zigzag(1), b"\0"),
+    ],
+)
+def test_deep_values_are_rejected(schema: Any, before: bytes, behind: bytes) -> None:
     """fastavro's compiled reader overflows the stack, which ends the process."""
-    schemas = Schemas(Given({"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}))
+    schemas = Schemas(Given(schema))
     schemas.fetch(0)
-    found, rejected = decoded(schemas, [bytes(HEAD) + b"\2" * n + b"\0" for n in (0, 3, 80, 5_000, 1_000_000)])
-    assert [json.loads(line) for line in found[:2]] == [{"n": None}, {"n": {"n": {"n": {"n": None}}}}]
-    assert found[2].count(b"{") == 81
+    lengths = 0, 3, 80, 5_000, 1_000_000
+    found, rejected = decoded(schemas, [bytes(HEAD) + before + b"\2" * n + b"\0" + behind for n in lengths])
+    assert b'{"n":null}' in found[0] and b'{"n":{"n":{"n":{"n":null}}}}' in found[1]
+    assert found[2].count(b'{"n":') == 81
     assert {i: why.reason for i, why in rejected.items()} == {3: "bad_encoding", 4: "bad_encoding"}
+
+
+@pytest.mark.parametrize("schema", ["N", ["null", "N"], {"type": "map", "values": "N"}])
+def test_both_readers_find_the_schemas_of_references(schema: Any) -> None:
+    before = {str: b"", list: zigzag(1), dict: zigzag(1) + counted(b"k")}[type(schema)]
+    schemas = Schemas(Given(schema, references=[CHAIN]))
+    schemas.fetch(0)
+    values = [bytes(HEAD) + before + b"\2\0" + b"\0" * isinstance(schema, dict)]
+    found = decoded(schemas, values)
+    assert found == one_by_one(schemas, values)
+    assert b'{"n":{"n":null}}' in found[0][0]
 
 
 @pytest.mark.parametrize("logical", LOGICAL[:5])

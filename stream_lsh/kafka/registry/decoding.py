@@ -191,10 +191,12 @@ class Avro:
             named: dict[str, Any] = {}
             for text in references:
                 parse_schema(orjson.loads(text), named)
-            self._schema: Any = parse_schema(orjson.loads(schema), named)
+            field = {"name": "value", "type": orjson.loads(schema)}
+            # A record of one field has the field's encoding. With other schemas fastavro forgets the named ones.
+            self._schema: Any = parse_schema({"type": "record", "name": "the value", "fields": [field]}, named)
         except SchemaParseException as error:
             raise ValueError(str(error)) from None
-        self.program, self._read = compiled(self._schema), schemaless_reader
+        self.program, self._read = compiled(self._schema["fields"][0]["type"], named), schemaless_reader
         if self.program.recursive:  # fastavro's compiled reader would overflow the stack
             self._read = importlib.import_module("fastavro._read_py").schemaless_reader
         json_of([b""], 0, self.program)  # compiles the kernel
@@ -205,7 +207,7 @@ class Avro:
         found: Any = self._read(stream, self._schema, None)
         if left := len(value) - stream.tell():
             raise ValueError(f"{left} bytes are left behind the value")
-        return orjson.dumps(found, default=_plain)
+        return orjson.dumps(found["value"], default=_plain)
 
 
 def _plain(value: object) -> str:
