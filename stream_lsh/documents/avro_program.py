@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 LITERAL, LONG, STRING, KEY, BYTES, BOOLEAN, FLOAT, DOUBLE, TIME = range(9)
 CHOICE, JUMP, CALL, RETURN, BEGIN, NEXT, LEAVE = range(9, 16)
 LITERALS, TRUE_ENDS = b"truefalse", 4  # the beginning of each text
+MOST_ROWS = 50_000  # of a program
+UNLIMITED = 1 << 30
 
 _UTC, _UNITS = b'+00:00"', {"millis": 1000, "micros": 1}
 _VALUES: dict[str, tuple[bytes, tuple[int, int], bytes]] = {
@@ -38,26 +40,38 @@ class Program(NamedTuple):
             BEGIN, NEXT a: begin an array or a map; its next item, or go to `a` behind the last.
             LEAVE: not covered.
         targets: int64[m].
-        recursive: a record contains itself, so that values have no limit of nesting.
+        depth: levels of nesting that a value can have; UNLIMITED or more if a record contains itself.
     """
 
     code: NDArray[np.int64]
     targets: NDArray[np.int64]
     text: NDArray[np.uint8]
-    recursive: bool
+    depth: int
 
 
 def compiled(schema: Any, names: dict[str, Any]) -> Program:
-    """The program of a schema that fastavro has parsed. names: the named schemas that it may refer to.
+    """The program of a schema that fastavro has parsed. names: the named schemas that it may refer to. The program of a
+    schema that needs more than MOST_ROWS covers no value.
 
     Raises:
         ValueError: a value could have any number of items in no bytes.
     """
     compiler = _Compiler(names)
-    compiler.value(schema)
+    depth = compiler.value(schema).depth
     compiler.add(RETURN)
-    code, targets = np.array(compiler.code, np.int64), np.array(compiler.targets, np.int64)
-    return Program(code, targets, np.frombuffer(compiler.text, np.uint8), compiler.recursive)
+    rows = compiler.code if len(compiler.code) <= MOST_ROWS else [[LEAVE, 0, 0]]
+    code, targets = np.array(rows, np.int64), np.array(compiler.targets, np.int64)
+    return Program(code, targets, np.frombuffer(compiler.text, np.uint8), depth)
+
+
+class _Shape(NamedTuple):
+    """Of the values of a schema: whether one may take no bytes, and the levels of nesting that one can have."""
+
+    empty: bool
+    depth: int
+
+
+_LEAF, _RECURSIVE = _Shape(False, 0), _Shape(False, UNLIMITED)
 
 
 class _Compiler:
@@ -66,9 +80,8 @@ class _Compiler:
         self.code: list[list[int]] = []
         self.targets: list[int] = []
         self.text = bytearray(LITERALS)
-        self.recursive = False
         self._label = 0  # the last row to which another one goes
-        self._records: dict[str, tuple[int, bool | None]] = {}  # the row, and whether values may be empty, once known
+        self._routines: dict[int, tuple[int, _Shape]] = {}  # the row and the shape by the id of fields or symbols
 
     def add(self, operation: int, a: int = 0, b: int = 0) -> list[int]:
         self.code.append([operation, a, b])
@@ -86,8 +99,8 @@ class _Compiler:
         elif text:
             self.add(LITERAL, begin, len(self.text))
 
-    def value(self, schema: Any) -> bool:
-        """Add what writes a value. Returns whether the value may take no bytes."""
+    def value(self, schema: Any) -> _Shape:
+        """Add what writes a value."""
         if isinstance(schema, list):
             return self._choice(schema, self.value)
         kind = schema["type"] if isinstance(schema, dict) else schema
@@ -101,37 +114,62 @@ class _Compiler:
             self._say(behind)
         elif kind == "null":
             self._say(b"null")
-            return True
+            return _Shape(True, 0)
         elif kind == "fixed":
             self._say(b'"')
             self.add(BYTES, schema["size"])
             self._say(b'"')
-            return bool(schema["size"] == 0)
+            return _Shape(schema["size"] == 0, 0)
         elif kind == "enum":
-            return self._choice(schema["symbols"], lambda symbol: self._say(orjson.dumps(symbol)))
+            return self._routine(schema["symbols"], self._symbols)
         elif kind in ("array", "map"):
-            self._items(schema)
+            return self._items(schema)
         elif kind in ("record", "error"):
-            return self._record(schema)
+            return self._routine(schema["fields"], self._fields)
         elif kind in self._names:
             return self.value(self._names[kind])
         else:
             self.add(LEAVE)
-        return False
+        return _LEAF
 
-    def _choice(self, branches: list[Any], add: Callable[[Any], object]) -> bool:
-        first, jumps = len(self.targets), []
+    def _routine(self, parts: list[Any], add: Callable[[list[Any]], _Shape]) -> _Shape:
+        """Call the routine of a named schema, which lies behind the first call."""
+        if id(parts) in self._routines:
+            row, shape = self._routines[id(parts)]
+            self.add(CALL, row)
+            return shape
+        self.add(CALL, len(self.code) + 2)
+        jump, row = self.add(JUMP), self._here()
+        self._routines[id(parts)] = row, _RECURSIVE
+        shape = add(parts)
+        self._routines[id(parts)] = row, shape
+        self.add(RETURN)
+        jump[1] = self._here()
+        return shape
+
+    def _choice(self, branches: list[Any], add: Callable[[Any], _Shape]) -> _Shape:
+        first, jumps, depth = len(self.targets), [], 0
         self.add(CHOICE, first, len(branches))
         self.targets += [0] * len(branches)
         for i, branch in enumerate(branches, first):
             self.targets[i] = self._here()
-            add(branch)
+            depth = max(depth, add(branch).depth)
             jumps.append(self.add(JUMP))
         for jump in jumps:
             jump[1] = self._here()
-        return False
+        return _Shape(False, 1 + depth)
 
-    def _items(self, schema: Any) -> None:
+    def _symbols(self, symbols: list[str]) -> _Shape:
+        if len(self.code) + 2 * len(symbols) > MOST_ROWS:
+            self.add(LEAVE)
+            return _LEAF
+        return self._choice(symbols, self._symbol)
+
+    def _symbol(self, symbol: str) -> _Shape:
+        self._say(orjson.dumps(symbol))
+        return _LEAF
+
+    def _items(self, schema: Any) -> _Shape:
         map = schema["type"] == "map"
         self._say(b"{" if map else b"[")
         self.add(BEGIN)
@@ -141,30 +179,20 @@ class _Compiler:
             self._say(b'"')
             self.add(KEY)
             self._say(b'":')
-        if self.value(schema["values" if map else "items"]) and not map:
+        items = self.value(schema["values" if map else "items"])
+        if items.empty and not map:
             raise ValueError("it has an array whose items may take no bytes, so that nothing limits their number")
         self.add(JUMP, loop)
         head[1] = self._here()
         self._say(b"}" if map else b"]")
+        return _Shape(False, 1 + items.depth)
 
-    def _record(self, schema: Any) -> bool:
-        """Call a record's routine, which lies behind the first call."""
-        name, fields = schema["name"], schema["fields"]
-        if name in self._records:
-            row, empty = self._records[name]
-            self.recursive |= empty is None
-            self.add(CALL, row)
-            return bool(empty)
-        self.add(CALL, len(self.code) + 2)
-        jump, row, empty = self.add(JUMP), self._here(), True
-        self._records[name] = row, None
+    def _fields(self, fields: list[Any]) -> _Shape:
+        shapes = []
         if len({field["name"] for field in fields}) < len(fields):
             self.add(LEAVE)
         for i, field in enumerate(fields):
             self._say((b"," if i else b"{") + orjson.dumps(field["name"]) + b":")
-            empty &= self.value(field["type"])
+            shapes.append(self.value(field["type"]))
         self._say(b"}" if fields else b"{}")
-        self.add(RETURN)
-        jump[1] = self._here()
-        self._records[name] = row, empty
-        return empty
+        return _Shape(all(shape.empty for shape in shapes), 1 + max((shape.depth for shape in shapes), default=0))

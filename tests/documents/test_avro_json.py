@@ -12,7 +12,7 @@ from fastavro import parse_schema, schemaless_writer
 from support.long_form import seeds
 
 from stream_lsh.documents.avro_json import json_of, write_values
-from stream_lsh.documents.avro_program import Program, compiled
+from stream_lsh.documents.avro_program import MOST_ROWS, Program, compiled
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.kafka.registry.decoding import HEAD, Avro, Schemas
 
@@ -313,6 +313,54 @@ def test_deep_values_are_rejected(schema: Any, before: bytes, behind: bytes) -> 
     assert b'{"n":null}' in found[0] and b'{"n":{"n":{"n":{"n":null}}}}' in found[1]
     assert found[2].count(b'{"n":') == 81
     assert {i: why.reason for i, why in rejected.items()} == {3: "bad_encoding", 4: "bad_encoding"}
+
+
+def record(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+def test_values_of_a_long_chain_of_records_are_rejected() -> None:
+    """The chain needs no record that contains itself."""
+    n = 20_000
+    chain = [record("A0", x="boolean"), *(record(f"A{i}", x=f"A{i - 1}") for i in range(1, n))]
+    schemas = Schemas(Given(chain))
+    schemas.fetch(0)
+    found, rejected = decoded(schemas, [bytes(HEAD) + zigzag(i) + b"\1" for i in (0, 3, n - 1)])
+    assert found[:2] == [b'{"x":true}', b'{"x":{"x":{"x":{"x":true}}}}']
+    assert [*rejected] == [2] and rejected[2].reason == "bad_encoding"
+
+
+def test_an_enum_is_compiled_once() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": [f"S{i}" for i in range(500)]}
+    schema = record("R", e=enum, **{f"f{i}": "E" for i in range(100)})
+    program = program_of(schema)
+    assert len(program.code) < 2 * 500 + 3 * 101
+    value = zigzag(499) * 50 + zigzag(1) * 51
+    data, _, (read,) = json_of([value], 0, program)
+    assert read and [*json.loads(data).values()] == ["S499"] * 50 + ["S1"] * 51
+
+
+@pytest.mark.parametrize("large", ["symbols", "fields"])
+def test_fastavro_reads_what_needs_a_large_program(large: str) -> None:
+    symbols = ["a", *(f"S{i}" for i in range(MOST_ROWS if large == "symbols" else 1))]
+    fields = {f"f{i}": "boolean" for i in range(MOST_ROWS // 2 if large == "fields" else 1)}
+    schemas = Schemas(Given(record("R", e={"type": "enum", "name": "E", "symbols": symbols}, **fields)))
+    schemas.fetch(0)
+    decoder = schemas._known[bytes(HEAD)]
+    assert isinstance(decoder, Avro) and len(decoder.program.code) <= MOST_ROWS
+    found, rejected = decoded(schemas, [bytes(HEAD) + b"\0" + b"\1" * len(fields)])
+    assert json.loads(found[0]) == {"e": "a"} | dict.fromkeys(fields, True) and not rejected
+
+
+def test_a_name_that_a_schema_and_its_reference_have() -> None:
+    """Each keeps its own fields, with both readers."""
+    other = record("Other", n=record("N", a="boolean"))
+    schemas = Schemas(Given(record("R", x="Other", y=record("N", b="boolean"), z="N"), references=[other]))
+    schemas.fetch(0)
+    values = [bytes(HEAD) + b"\1\0\1"]
+    found = decoded(schemas, values)
+    assert found == one_by_one(schemas, values)
+    assert found[0] == [b'{"x":{"n":{"a":true}},"y":{"b":false},"z":{"b":true}}']
 
 
 @pytest.mark.parametrize("schema", ["N", ["null", "N"], {"type": "map", "values": "N"}])

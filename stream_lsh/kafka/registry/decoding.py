@@ -9,7 +9,7 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import orjson
@@ -26,6 +26,7 @@ HEAD = 5
 ENCODED, UNKNOWN = "bad_encoding", "unknown_schema"
 UNKNOWN_SECONDS = 30.0  # after which an unknown schema is asked for again
 MOST_UNKNOWN, MOST_REFERENCES = 10_000, 200
+MOST_LEVELS = 300  # of nesting
 SHOWN = 200  # characters of an error's message
 
 
@@ -193,11 +194,11 @@ class Avro:
                 parse_schema(orjson.loads(text), named)
             field = {"name": "value", "type": orjson.loads(schema)}
             # A record of one field has the field's encoding. With other schemas fastavro forgets the named ones.
-            self._schema: Any = parse_schema({"type": "record", "name": "the value", "fields": [field]}, named)
+            whole = cast("Any", parse_schema({"type": "record", "name": "the value", "fields": [field]}, named))
         except SchemaParseException as error:
             raise ValueError(str(error)) from None
-        self.program, self._read = compiled(self._schema["fields"][0]["type"], named), schemaless_reader
-        if self.program.recursive:  # fastavro's compiled reader would overflow the stack
+        self.program, self._schema, self._read = compiled(whole["fields"][0]["type"], named), whole, schemaless_reader
+        if self.program.depth > MOST_LEVELS:  # fastavro's compiled reader could overflow the stack
             self._read = importlib.import_module("fastavro._read_py").schemaless_reader
         json_of([b""], 0, self.program)  # compiles the kernel
 
