@@ -1,7 +1,7 @@
 """Avro values as JSON, compiled: the same bytes as fastavro and orjson make, without a Python object for a value.
 
-The kernel follows a program (`avro_program`). It accepts a value only if its encoding satisfies every rule. What is
-damaged, unusual or not covered is left to fastavro, which alone decides why a value is rejected.
+The kernel follows a program (`avro_program`). It accepts a value only if its encoding satisfies every rule. It leaves
+damaged, unusual and other values to fastavro, which alone decides why a value is rejected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stream_lsh.hashing.kernels import njit
 
 MAX_DEPTH = 150  # calls, arrays and maps that are open
 MAX_KEYS = 512  # of maps that are open
-MOST_ROOM = 256 << 20  # bytes for the JSON of one value
+MOST_ROOM = 256 << 20  # bytes for JSON at once, without the digits of floating-point numbers
 _SLACK = 40  # bytes that an operation may write without another check
 _BAD, _FULL = -1, -2
 _LITERALS = len(op.LITERALS)
@@ -330,14 +330,15 @@ def json_of(values: Sequence[bytes], head: int, program: op.Program) -> tuple[by
     data, ends = np.frombuffer(b"".join(values), np.uint8), np.cumsum(lengths)
     stops, read = np.zeros(len(values), np.int64), np.zeros(len(values), bool)
     numbers, places = np.empty(len(data) // 4 + 1), np.empty(len(data) // 4 + 1, np.int64)
-    parts, begin, size, room = list[bytes](), 0, 0, 2 * len(data) + len(program.text) * len(values) + _SLACK
+    parts, begin, size = list[bytes](), 0, 0
+    room = min(2 * len(data) + len(program.text) * len(values) + _SLACK, MOST_ROOM)
     while begin < len(values):
         out = np.empty(room, np.uint8)
         done, count = write_values(
             data, ends - lengths + head, ends, begin, *program[:3], out, stops, read, numbers, places
         )
         if done == begin and room < MOST_ROOM:
-            room *= 4
+            room = min(4 * room, MOST_ROOM)
             continue
         here = stops[begin : max(done, begin + 1)]  # a value that needs more room is left
         made = out[: here[-1]]

@@ -11,6 +11,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 from support.long_form import seeds
 
+from stream_lsh.documents import avro_json
 from stream_lsh.documents.avro_json import json_of, write_values
 from stream_lsh.documents.avro_program import MOST_ROWS, Program, compiled
 from stream_lsh.documents.columns import Rejection
@@ -265,6 +266,24 @@ def test_room_grows_for_values_that_become_long() -> None:
     assert read.tolist() == [True, True, True, False, True]
     assert data == b"".join(data[a:b] for a, b in zip([0, *stops[:-1]], stops, strict=True))
     assert json.loads(data[stops[3] : stops[4]]) == {"a": [{"long_name_of_the_only_field": True}] * 5000}
+
+
+def test_room_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for several values, and room that grew for one."""
+    monkeypatch.setattr(avro_json, "MOST_ROOM", 700)
+    given = list[int]()
+
+    def write(*arguments: Any) -> tuple[int, int]:
+        given.append(len(arguments[7]))
+        return write_values(*arguments)
+
+    monkeypatch.setattr(avro_json, "write_values", write)
+    program = program_of({"type": "map", "values": {"type": "array", "items": ["null", "long"]}})
+    short, long, longer = (zigzag(1) + counted(b"k") + zigzag(n) + b"\0" * n + b"\0\0" for n in (1, 120, 200))
+    data, _, read = json_of([*[short] * 20, long, longer, short], 0, program)
+    assert max(given) == 700 and read.tolist() == [True] * 21 + [False, True]
+    lines = data.replace(b"}{", b"}\n{").splitlines()
+    assert [len(json.loads(line)["k"]) for line in lines] == [1] * 20 + [120, 1]
 
 
 EMPTY = {"type": "record", "name": "E", "fields": []}
