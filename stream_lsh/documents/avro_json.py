@@ -323,6 +323,12 @@ def insert_digits(source: Bytes, stops: Ints, places: Ints, digits: Bytes, out: 
         stops[i] = to
 
 
+def warm_up() -> None:
+    """Compile both kernels, or load them."""
+    field = {"name": "number", "type": "double"}
+    json_of([bytes(8)], 0, op.compiled({"type": "record", "name": "R", "fields": [field]}, {}))
+
+
 def json_of(values: Sequence[bytes], head: int, program: op.Program) -> tuple[bytes, Ints, NDArray[np.bool_]]:
     """JSON of values behind heads of so many bytes, one after another; int64[n], where each ends; and bool[n], which
     are written. The others are empty."""

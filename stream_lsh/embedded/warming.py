@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stream_lsh.documents import avro_json
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.temporary import temporary_folder
@@ -89,3 +90,4 @@ IN_IMAGES: tuple[dict[str, Any], ...] = ({}, {"shards": 2}, {"measure": "tf-idf"
 if __name__ == "__main__":
     for values in IN_IMAGES:
         warm_up(Settings.model_validate(values))
+    avro_json.warm_up()

@@ -60,9 +60,11 @@ def test_the_image_gets_all_it_copies() -> None:
 
 PLACE = "/opt/stream-lsh"
 WORKER = """
+from stream_lsh.documents import avro_json
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
 warm_up(KafkaSettings())
+avro_json.warm_up()
 """
 LOOK_UP = """
 import tempfile

@@ -286,6 +286,18 @@ def test_room_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(json.loads(line)["k"]) for line in lines] == [1] * 20 + [120, 1]
 
 
+def test_all_kernels_are_compiled_before_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = list[str]()
+
+    def noted(name: str, kernel: Any) -> Any:
+        return lambda *arguments: (used.append(name), kernel(*arguments))[1]
+
+    for name in ("write_values", "insert_digits"):
+        monkeypatch.setattr(avro_json, name, noted(name, getattr(avro_json, name)))
+    Avro(json.dumps(CHAIN), ())
+    assert used == ["write_values", "insert_digits"]
+
+
 EMPTY = {"type": "record", "name": "E", "fields": []}
 LIST_OF_NAMED = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "E"}}]}
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import orjson
 
-from stream_lsh.documents.avro_json import json_of
+from stream_lsh.documents.avro_json import json_of, warm_up
 from stream_lsh.documents.avro_program import compiled
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.documents.json_scan import Ints
@@ -200,7 +200,7 @@ class Avro:
         self.program, self._schema, self._read = compiled(whole["fields"][0]["type"], named), whole, schemaless_reader
         if self.program.depth > MOST_LEVELS:  # fastavro's compiled reader could overflow the stack
             self._read = importlib.import_module("fastavro._read_py").schemaless_reader
-        json_of([b""], 0, self.program)  # compiles the kernel
+        warm_up()
 
     def __call__(self, value: bytes) -> bytes:
         stream = _Stream(value)
