@@ -13,6 +13,7 @@ LITERAL, LONG, STRING, KEY, BYTES, BOOLEAN, FLOAT, DOUBLE, TIME = range(9)
 CHOICE, JUMP, CALL, RETURN, BEGIN, NEXT, LEAVE = range(9, 16)
 LITERALS, TRUE_ENDS = b"truefalse", 4  # the beginning of each text
 MOST_ROWS = 50_000  # of a program
+MOST_EMPTY = 10_000  # values of a record that take no bytes
 UNLIMITED = 1 << 30
 
 _UTC, _UNITS = b'+00:00"', {"millis": 1000, "micros": 1}
@@ -54,7 +55,7 @@ def compiled(schema: Any, names: dict[str, Any]) -> Program:
     schema that needs more than MOST_ROWS covers no value.
 
     Raises:
-        ValueError: a value could have any number of items in no bytes.
+        ValueError: a value could have any number of items, or more than MOST_EMPTY others, in no bytes.
     """
     compiler = _Compiler(names)
     depth = compiler.value(schema).depth
@@ -65,13 +66,18 @@ def compiled(schema: Any, names: dict[str, Any]) -> Program:
 
 
 class _Shape(NamedTuple):
-    """Of the values of a schema: whether one may take no bytes, and the levels of nesting that one can have."""
+    """Of the values of a schema.
 
-    empty: bool
+    Attributes:
+        empty: the number of values inside one, and itself, if they take no bytes; otherwise 0.
+        depth: the levels of nesting that one can have.
+    """
+
+    empty: int
     depth: int
 
 
-_LEAF, _RECURSIVE = _Shape(False, 0), _Shape(False, UNLIMITED)
+_LEAF, _RECURSIVE = _Shape(0, 0), _Shape(0, UNLIMITED)
 
 
 class _Compiler:
@@ -114,12 +120,12 @@ class _Compiler:
             self._say(behind)
         elif kind == "null":
             self._say(b"null")
-            return _Shape(True, 0)
+            return _Shape(1, 0)
         elif kind == "fixed":
             self._say(b'"')
             self.add(BYTES, schema["size"])
             self._say(b'"')
-            return _Shape(schema["size"] == 0, 0)
+            return _Shape(int(schema["size"] == 0), 0)
         elif kind == "enum":
             return self._routine(schema["symbols"], self._symbols)
         elif kind in ("array", "map"):
@@ -157,7 +163,7 @@ class _Compiler:
             jumps.append(self.add(JUMP))
         for jump in jumps:
             jump[1] = self._here()
-        return _Shape(False, 1 + depth)
+        return _Shape(0, 1 + depth)
 
     def _symbols(self, symbols: list[str]) -> _Shape:
         if len(self.code) + 2 * len(symbols) > MOST_ROWS:
@@ -185,7 +191,7 @@ class _Compiler:
         self.add(JUMP, loop)
         head[1] = self._here()
         self._say(b"}" if map else b"]")
-        return _Shape(False, 1 + items.depth)
+        return _Shape(0, 1 + items.depth)
 
     def _fields(self, fields: list[Any]) -> _Shape:
         shapes = []
@@ -195,4 +201,8 @@ class _Compiler:
             self._say((b"," if i else b"{") + orjson.dumps(field["name"]) + b":")
             shapes.append(self.value(field["type"]))
         self._say(b"}" if fields else b"{}")
-        return _Shape(all(shape.empty for shape in shapes), 1 + max((shape.depth for shape in shapes), default=0))
+        empty = 1 + sum(shape.empty for shape in shapes)
+        if empty > MOST_EMPTY:
+            raise ValueError(f"it has a record of more than {MOST_EMPTY} values that take no bytes")
+        depth = 1 + max((shape.depth for shape in shapes), default=0)
+        return _Shape(empty if all(shape.empty for shape in shapes) else 0, depth)

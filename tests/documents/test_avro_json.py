@@ -361,6 +361,19 @@ def test_values_of_a_long_chain_of_records_are_rejected() -> None:
     assert [*rejected] == [2] and rejected[2].reason == "bad_encoding"
 
 
+def test_records_that_double_without_bytes_are_refused() -> None:
+    """The last of them has 2**40 values, and its encoding no byte."""
+    doubling = [record("A0", a="null"), *(record(f"A{i}", a=f"A{i - 1}", b=f"A{i - 1}") for i in range(1, 40))]
+    few = Schemas(Given(doubling[:5]))
+    few.fetch(0)
+    found, rejected = decoded(few, [bytes(HEAD) + zigzag(4)])
+    assert found[0].count(b"null") == 16 and not rejected
+    decoder = Schemas(Given())._decoder({"schema": json.dumps(doubling)})
+    assert isinstance(decoder, Rejection) and "take no bytes" in decoder.detail
+    with_bytes = [record("A0", a="int"), *doubling[1:]]
+    assert isinstance(Schemas(Given())._decoder({"schema": json.dumps(with_bytes)}), Avro)
+
+
 def test_an_enum_is_compiled_once() -> None:
     enum = {"type": "enum", "name": "E", "symbols": [f"S{i}" for i in range(500)]}
     schema = record("R", e=enum, **{f"f{i}": "E" for i in range(100)})
