@@ -29,7 +29,7 @@ from stream_lsh.hashing import notice
 
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("hashing", "documents", "text", "families", "index", "evaluation")
-"""Packages with kernels."""
+"""Packages with kernels. In others, a kernel is an error: a change of its source would leave its machine code."""
 
 
 def sources() -> list[Path]:
@@ -93,6 +93,8 @@ class _Locator(_CacheLocator):
         self._py_file = file
         path = Path(file).resolve()
         inside = path.is_relative_to(_PACKAGE)
+        if inside and path.relative_to(_PACKAGE).parts[0] not in _PACKAGES:
+            raise RuntimeError(f"{path}: a kernel, but its package is not in _PACKAGES")
         self.room = path.parent.name if inside else "elsewhere"
         self._stamp = VERSION if inside else hashlib.sha256(VERSION.encode() + path.read_bytes()).hexdigest()[:16]
         self._line = function.__code__.co_firstlineno

@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
 import stream_lsh
 from stream_lsh.hashing import cache, notice, siphash
+from stream_lsh.hashing.kernels import njit
 
 HASH = """
 import numpy as np
@@ -58,6 +60,15 @@ def test_no_source_with_a_kernel_is_missing(package: Path) -> None:
         if re.search(r"^@(njit|far)\b", path.read_text(), re.MULTILINE)
     }
     assert kernels and kernels <= set(cache.sources())
+
+
+def test_kernel_in_another_package_is_an_error(package: Path) -> None:
+    """However it is made: a change would not be seen."""
+    code = compile("def function(x):\n    return x\n", str(package / "stream_lsh" / "judging" / "folding.py"), "exec")
+    made: dict[str, Any] = {}
+    exec(code, made)
+    with pytest.raises(RuntimeError, match="its package is not in _PACKAGES"):
+        njit(made["function"])
 
 
 @pytest.mark.long
