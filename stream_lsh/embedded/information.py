@@ -15,7 +15,7 @@ from stream_lsh.embedded.erasure import Erasure, erasure, remains
 from stream_lsh.errors import DamagedError, StoreError, StreamLshError
 from stream_lsh.families.measure import unused
 from stream_lsh.index.index import TRIES
-from stream_lsh.index.postings.run import REMEDY, Run, read_header
+from stream_lsh.index.postings.run import REMEDY, Run, earlier, read_header
 from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, DeletedRows
 from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.segments.erased_rows import erased_of
@@ -133,8 +133,8 @@ def _of_segment(
     folder: Path, found: _Stored, store: Store | None, shard: int, known: Mapping[str, Any], end: int
 ) -> Iterator[str]:
     folder, runs = folder_of(folder, known["number"]), known["runs"]
-    for item in runs:
-        path = folder / "postings" / item["file"]
+    paths = [folder / "postings" / item["file"] for item in runs]
+    for path in [] if earlier(paths) == {True} else paths:  # a writer builds those again from the rows
         try:
             if store is None:
                 read_header(path)

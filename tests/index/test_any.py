@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from support.feeds import WORDS, edited, nasty
-from support.indexes import fed, in_pieces, once, same
+from support.indexes import fed, in_pieces, once, same, take_key
 from support.long_form import seeds
 from support.models.matching import agreement, any_pairs, entries, floor_of, similarity_of
 
 from stream_lsh.documents.document import Document
+from stream_lsh.index.postings.bucket import COPIES, key_behind
+from stream_lsh.index.rows.keys import Hashes, posting_key
 from stream_lsh.settings.model import Settings
 
 
@@ -73,6 +75,45 @@ def test_answers_do_not_depend_on_batches_flushes_or_restarts(tmp_path: Path, se
     whole = once(documents, settings, tmp_path / "whole", 400)
     small = settings.model_copy(update={"memtable_documents": 16})
     same(in_pieces(documents, small, tmp_path / "pieces", chance, feed=lambda *given: fed(*given, batch=37)), whole)
+
+
+KEY = bytes(range(16))
+FIRST, OTHER = "x528846", "y957387"  # with KEY, copies of FIRST are posted under the key of the id OTHER
+TEXT, OTHER_TEXT = "a b c d e f g h i j", "k l m n o p q r s t"
+
+
+def asked(folder: Path, feed: list[tuple[str, str, int]], **changes: Any) -> dict[str, Any]:
+    """The verdict on the last document of a feed of ids, texts and hours, in an index with KEY."""
+    settings = Settings(compare_with="all", shingles="words:1", **changes)
+    take_key(settings, folder, KEY)
+    ids = Hashes(settings.signing, KEY).of_ids([f'"{id}"'.encode() for id in (FIRST, OTHER)])[:, 0]
+    assert key_behind(ids[0], COPIES) == posting_key(ids[1])
+    documents = [Document(id, text, time=1.6e9 + 3600 * hour) for id, text, hour in feed]
+    return once(documents, settings, folder)[-1]
+
+
+def test_a_collision_of_keys_lists_no_other_document_as_a_copy(tmp_path: Path) -> None:
+    feed = [(FIRST, TEXT, 0), ("copy", TEXT, 0), (OTHER, OTHER_TEXT, 0), ("query", TEXT, 0)]
+    verdict = asked(tmp_path, feed)
+    assert [match["id"] for match in verdict["matches"]] == [FIRST, "copy"] and verdict["duplicate_of"] == FIRST
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_collision_of_keys_makes_no_other_document_the_oldest_copy(tmp_path: Path, copy: bool) -> None:
+    """Of a document that was replaced or has left the window, with and without a live copy."""
+
+    def passed(hour: int) -> list[tuple[str, str, int]]:
+        return [(f"{hour} {n}", f"{n}a {n}b {n}c {n}d {hour}", hour) for n in range(100)]
+
+    other, query = (OTHER, OTHER_TEXT, 5), ("query", TEXT, 11)
+    live, early = ([("copy", TEXT, 5)], []) if copy else ([], [("copy", TEXT, 0)])
+    left = [(FIRST, TEXT, 0), *early, *passed(5), other, *live, *passed(11), query]
+    ended = [(id, "u v w", 6) for id in (FIRST, "copy")[: 2 - copy]]
+    replaced = [(FIRST, TEXT, 5), *early, other, *live, *ended, query]
+    for name, feed in (("left", left), ("replaced", replaced)):
+        verdict = asked(tmp_path / name, feed, window="10h", time_field="time", on_conflict="update")
+        assert [match["id"] for match in verdict["matches"]] == ["copy"] * copy, name
+        assert verdict["duplicate_of"] == ("copy" if copy else None)
 
 
 def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:

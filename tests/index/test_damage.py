@@ -23,7 +23,7 @@ from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.postings.posting import packed
-from stream_lsh.index.postings.run import BEFORE, Run, read_header
+from stream_lsh.index.postings.run import EARLIER_MAGIC, Run, read_header
 from stream_lsh.index.postings.runs import Postings
 from stream_lsh.index.store.rocksdb import Store, rows_key
 from stream_lsh.settings.model import Settings
@@ -88,6 +88,15 @@ def files(folder: Path, pattern: str) -> list[Path]:
     return found
 
 
+def listed_run(folder: Path) -> Path:
+    """One of the runs of a segment, where the manifest lists several."""
+    with opened(Settings(), folder, read_only=True) as index:
+        listed = [[run.path for run in segment.postings.runs] for segment in index.shards[0].segments]
+    run = next(runs[0] for runs in listed if len(runs) > 1)
+    assert run is not None
+    return run
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_lost_postings_of_one_segment_are_rebuilt(copy: Whole, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[tuple[object, ...]] = []
@@ -147,7 +156,7 @@ def test_a_reader_does_not_rebuild(copy: Whole) -> None:
 def test_one_run_that_is_missing_is_named_with_what_to_do(copy: Whole) -> None:
     """And the remedy is one."""
     folder, verdicts = copy
-    run = next(runs[0] for path in files(folder, "postings") if len(runs := sorted(path.iterdir())) > 1)
+    run = listed_run(folder)
     run.unlink()
     with pytest.raises(DamagedError, match=rf"{run} is missing; delete the folder {run.parent} and start again"):
         Index(Settings(), folder)
@@ -161,9 +170,9 @@ def test_postings_of_an_earlier_revision_are_rebuilt(copy: Whole) -> None:
     runs = files(folder, "postings/run-*")
     for path in runs:
         with path.open("r+b") as file:
-            file.write(BEFORE)
-    said = rf"{folder}/.*/run-.* cannot be used: no run of this version; delete the folder .*/postings and start again"
-    with pytest.raises(DamagedError, match=said):
+            file.write(EARLIER_MAGIC)
+    said = rf"the runs in {folder}/.*/postings are of an earlier revision; open the index for writing once"
+    with pytest.raises(StoreError, match=said):
         Index(Settings(), folder, read_only=True)
     goes_on(folder, verdicts)
     assert not set(runs) & set(files(folder, "postings/run-*"))
@@ -172,15 +181,21 @@ def test_postings_of_an_earlier_revision_are_rebuilt(copy: Whole) -> None:
 def test_one_run_of_an_earlier_revision_is_damage(copy: Whole) -> None:
     """All runs of a segment are of one revision, or a file was copied into the folder."""
     folder, _ = copy
-    index = Index(Settings(), folder, read_only=True)
-    listed = [[run.path for run in segment.postings.runs] for segment in index.shards[0].segments]
-    index.close()
-    run = next(runs[0] for runs in listed if len(runs) > 1)
-    assert run is not None
+    run = listed_run(folder)
     with run.open("r+b") as file:
-        file.write(BEFORE)
+        file.write(EARLIER_MAGIC)
     with pytest.raises(DamagedError, match=rf"{run} cannot be used: no run of this version"):
         Index(Settings(), folder)
+
+
+def test_runs_that_the_system_refuses_to_read_are_named(copy: Whole) -> None:
+    folder, _ = copy
+    for run in (runs := files(folder, "postings/run-*")):
+        run.unlink()
+        run.mkdir()
+    with pytest.raises(StoreError, match=r"run-.* cannot be used: Is a directory; .* nothing is damaged") as refused:
+        Index(Settings(), folder)
+    assert any(str(run) in str(refused.value) for run in runs)
 
 
 def misplace_a_run(folder: Path) -> None:

@@ -16,6 +16,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.backups import WEBHOOKS, backup_of, restore
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.index.postings.run import EARLIER_MAGIC
 from stream_lsh.settings.model import Settings
 
 SETTINGS: Mapping[str, Any] = {"on_conflict": "update", "memtable_documents": 128, "deleted_field": "gone"}
@@ -95,6 +96,22 @@ def test_commands_back_up_and_restore(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="damaged"):
         restore(tmp_path / "a", tmp_path / "damaged")
     assert not (tmp_path / "damaged").exists()
+
+
+def test_backups_of_an_earlier_revision_are_restored(tmp_path: Path) -> None:
+    """Their runs are built again from the rows when the index is opened for writing."""
+    documents = [said(document) for document in changing(5, 600)]
+    model = verdicts(tmp_path / "model", documents)
+    assert verdicts(tmp_path / "index", documents[:500]) == model[:500]
+    runs = [*(tmp_path / "index").glob("segments/*/postings/run-*")]
+    for path in runs:
+        with path.open("r+b") as file:
+            file.write(EARLIER_MAGIC)
+    assert runs
+    backup_of(tmp_path / "index", tmp_path / "copy")
+    restored = restore(tmp_path / "copy", tmp_path / "restored").folder
+    assert run("info", "--index", restored, "--check").stdout.endswith("problems                none\n")
+    assert verdicts(restored, documents[500:]) == model[500:]
 
 
 @pytest.mark.parametrize("memtable", [64, 65536])

@@ -11,6 +11,7 @@ from stream_lsh.index.kernel.row_access import (
     agreement_with,
     equal,
     in_ring,
+    is_copy,
     live,
     name_of,
     note_of,
@@ -29,6 +30,7 @@ from stream_lsh.index.rows.layout import FOLLOWED, FOLLOWS
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
+_STEP = np.int64(1)
 _AHEAD = 12  # rows between the one compared and the one prefetched into the cache
 ENTRIES = np.int64(16)  # with `all`, this many times more rows of a bucket are read where some are not visible
 
@@ -150,7 +152,7 @@ def pass_by(work):  # type: ignore[no-untyped-def]
                 copied, _ = copies(row, work)
             if copied < 0:
                 return False
-            if not copied:
+            if _first_copy(_FIRST, copied, _STEP, row, work) < 0:
                 histogram[agreement] -= 1
                 met[m, 1] = NOTHING
     return True
@@ -310,7 +312,7 @@ def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
 def copies(row, work):  # type: ignore[no-untyped-def]
     """The newest visible copies of a row, as many as are listed, in `scratch.out`. Returns their number, -1 if there is
     no room; and how many more there are. Where rows are deleted ENTRIES times as many are read; the copies behind these
-    are counted without a check."""
+    are counted without a check. A row that is no copy may be among them, by a collision of keys: see `is_copy`."""
     rows, most, out = work.rows, work.limits.copies, work.scratch.out
     if not any_deleted(rows.deleted_rows):
         return behind(row, COPIES, rows.seen, most, work)
@@ -323,17 +325,28 @@ def copies(row, work):  # type: ignore[no-untyped-def]
 @njit
 def oldest_copy(row, work):  # type: ignore[no-untyped-def]
     """The oldest visible copy of a row, among the first ones or the newest; there is one among the newest."""
-    rows, memory, scratch, most = work.rows, work.memory, work.scratch, np.int64(1)
-    if any_deleted(rows.deleted_rows):
-        most = min(ENTRIES * work.limits.copies, np.int64(len(scratch.out)))
+    rows, memory, scratch = work.rows, work.memory, work.scratch
+    most = min(ENTRIES * work.limits.copies, np.int64(len(scratch.out)))
     key = key_behind(name_of(rows, row, work.limits), COPIES)
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
-    n = earliest(key, slot, scratch.hits, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
-    if live(rows, n, scratch.out) > 0:
-        return scratch.out[0]
+    for limit in (most if any_deleted(rows.deleted_rows) else np.int64(1), most):  # more after a collision of keys
+        n = earliest(key, slot, scratch.hits, work.runs, memory, rows.seen, limit, scratch.room, scratch.out)
+        oldest = _first_copy(_FIRST, live(rows, n, scratch.out), _STEP, row, work)
+        if oldest >= 0:
+            return oldest
     n, _ = copies(row, work)
-    return scratch.out[n - 1]
+    return _first_copy(n - 1, NOTHING, -_STEP, row, work)
+
+
+@njit
+def _first_copy(start, stop, step, row, work):  # type: ignore[no-untyped-def]
+    """The first copy of a row in scratch.out[start:stop:step], or -1."""
+    rows, name = work.rows, name_of(work.rows, row, work.limits)
+    for k in range(start, stop, step):
+        if is_copy(rows, work.scratch.out[k], name):
+            return work.scratch.out[k]
+    return NOTHING
 
 
 @njit

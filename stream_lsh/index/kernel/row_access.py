@@ -151,6 +151,12 @@ def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
 
 
 @njit
+def is_copy(rows, row, name):  # type: ignore[no-untyped-def]
+    """Whether a row is a copy of the row with this name. By a collision of keys others are posted behind it too."""
+    return word(rows, row, FLAGS) & np.uint64(COPY) != 0 and word(rows, row, OF) == name
+
+
+@njit
 def order_of(row, work):  # type: ignore[no-untyped-def]
     """A number that orders rows by their rank, with `keep`: the highest rank has the smallest one."""
     if work.limits.newest:

@@ -9,6 +9,8 @@ from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import best, copies, oldest_copy
 from stream_lsh.index.kernel.row_access import (
     agreement_with,
+    is_copy,
+    name_of,
     note_of,
     of_another_source,
     outranks,
@@ -214,8 +216,10 @@ def _matched(i, row, similar, same, other, work):  # type: ignore[no-untyped-def
         return NO_ROOM
     if results.found + n > room:
         return FULL
+    name = name_of(rows, row, limits)
     for k in range(n):
-        emit(i, out[k], similar, same, DROPS, work)
+        if is_copy(rows, out[k], name):
+            emit(i, out[k], similar, same, DROPS, work)
     columns[i, MORE] += more
     return DONE
 

@@ -1,7 +1,8 @@
 """A posting of a run: a key's bits behind those that its entry in the directory has, and below them the row.
 
-In memory it is a uint64, in a file as many whole bytes as it needs. With 18 bands these are 5: with four times as many
-rows a row takes two bits more, and a key behind its entry two bits less.
+In memory it is a uint64, in a file as many whole bytes as it needs. With 18 bands these are 5 where at most a fifth of
+the rows are dropped, otherwise 5 or 6. Merges keep that: with four times as many rows a row takes two bits more, and a
+key behind its entry two bits less.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from stream_lsh.index.rows.keys import KEY_BITS
 
 WORD = 8  # bytes of a posting in memory
 _ENTRY_KEYS = 32  # most keys of an entry of the directory, on average
-_FEWEST_BITS = KEY_BITS - 32  # of the directory: a posting is less than 2^63
+_FEWEST_BITS = KEY_BITS - 32  # of the directory: with at most 2^31 rows a posting is less than 2^63
 _LOW_BITS, _WORD_BITS = np.uint64(64 - KEY_BITS), np.uint64(64)
 _ONE, _BYTE_BITS = np.uint64(1), np.uint64(8)
 

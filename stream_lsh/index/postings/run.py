@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -46,7 +46,7 @@ from stream_lsh.index.store.errors import refused
 from stream_lsh.index.store.files import PAGE, checksum, fill, sync_folder
 
 MAGIC = b"stream_lsh run 3\n"
-BEFORE = b"stream_lsh run 2\n"  # of earlier revisions
+EARLIER_MAGIC = b"stream_lsh run 2\n"  # of earlier revisions
 CHUNK = 1 << 20  # postings merged at a time
 KeysAndRows = tuple[NDArray[np.uint64], NDArray[np.uint32]]
 """Keys uint64[n] and rows uint32[n] of postings."""
@@ -337,14 +337,22 @@ class _Writer:
             self._temporary.unlink(missing_ok=True)
 
 
-def outdated(path: Path) -> bool:
-    """Whether a file is a run of an earlier revision.
+def earlier(paths: Iterable[Path]) -> set[bool]:
+    """For the files of a segment's runs that are not missing: whether they are of an earlier revision.
 
     Raises:
-        OSError: it cannot be read.
+        StoreError: the system refuses to read one.
     """
-    with path.open("rb") as file:
-        return file.read(len(BEFORE)) == BEFORE
+    found: set[bool] = set()
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                found.add(file.read(len(EARLIER_MAGIC)) == EARLIER_MAGIC)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise refused(path, error) from None
+    return found
 
 
 def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[int]]]:

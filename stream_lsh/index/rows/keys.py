@@ -25,8 +25,9 @@ then that of the text, then that of the id. There are as many look-up keys first
 is posted under these, its text and its id."""
 
 KEY_BITS = 39
-"""High bits of a key that are kept, so many that a posting of 18 bands takes five bytes. A collision only costs a
-comparison of heads: with a hundred million rows in a shard, one for every 14 documents."""
+"""High bits of a key that are kept, so many that a posting of 18 bands takes five or six bytes. A collision only costs
+a comparison of heads: with a hundred million rows in a shard, one for every 14 documents. Rows that are found without a
+comparison are checked by their own words."""
 _LOWEST = np.uint64(1 << (64 - KEY_BITS))
 _EQUAL = np.empty(0, np.int64)
 _MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (64 - KEY_BITS)) - 1))

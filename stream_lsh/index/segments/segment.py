@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from stream_lsh.errors import StoreError
 from stream_lsh.index.kernel.insert import replay
 from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.postings.provisional import post_again
-from stream_lsh.index.postings.run import outdated
+from stream_lsh.index.postings.run import earlier
 from stream_lsh.index.postings.runs import Postings, Workers
 from stream_lsh.index.rows.layout import FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape
@@ -40,6 +41,8 @@ class Segment:
 
     Raises:
         DamagedError: rows or postings are missing or damaged; the message names file and remedy.
+        StoreError: the postings are of an earlier revision, and cannot be built again by a reader; or the system
+            refuses to read them.
     """
 
     def __init__(
@@ -61,8 +64,13 @@ class Segment:
         listed = known["runs"] if known else []
         flushed = listed[-1]["last"] if listed else 0
         # The folder alone says nothing: another shard may have created it again.
-        there = [path for item in listed if (path := postings / item["file"]).exists()]
-        self.lost = bool(listed) and workers is not None and (not there or all(map(outdated, there)))
+        found = earlier(postings / item["file"] for item in listed)
+        self.lost = bool(listed) and workers is not None and False not in found
+        if workers is None and found == {True}:
+            raise StoreError(
+                f"the runs in {postings} are of an earlier revision; open the index for writing once: they are then "
+                "built again from the rows"
+            )
         with ExitStack() as opened:
             if workers is not None:
                 make_folder(postings)

@@ -34,7 +34,7 @@ def test_packed_postings_are_unpacked_alike(octets: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 20, 70_000, MOST_POSTINGS])
-@pytest.mark.parametrize("rows", [1, 2, 2**16, 2**16 + 1, 2**27])
+@pytest.mark.parametrize("rows", [1, 2, 2**16, 2**16 + 1, 2**27, 2**31])
 def test_key_and_row_fit_into_a_posting(n: int, rows: int) -> None:
     """The largest ones too."""
     low, bits = 64 - KEY_BITS, directory_bits(n)
@@ -51,7 +51,16 @@ def test_key_and_row_fit_into_a_posting(n: int, rows: int) -> None:
             assert int(keys[0]) | entry << (64 - bits) == key and found[0] == row + 100
 
 
-def test_default_postings_take_five_bytes() -> None:
-    """A flush of 18 bands has some rows more than 65,536; merges have four times as many."""
-    assert {posting_bytes(20 * rows, rows) for flush in (65_536, 66_511, 81_920) for rows in
-            (flush << 2 * level for level in range(6))} == {5}  # fmt: skip
+@pytest.mark.parametrize(
+    ("percent", "octets"), [(0, {5}), (10, {5}), (20, {5}), (25, {5, 6}), (50, {5, 6}), (70, {6}), (90, {6})]
+)
+def test_default_postings_take_five_or_six_bytes(percent: int, octets: set[int]) -> None:
+    """By the share of dropped rows, which have 2 postings instead of 20 with 18 bands. A flush has any number of rows;
+    merges have four times as many."""
+    found = set()
+    for flush in (4097, 65_536, 66_511, 81_920, 131_073):
+        merges = [flush << 2 * level for level in range(6)]
+        sizes = {posting_bytes((2000 - 18 * percent) * rows // 100, rows) for rows in merges}
+        assert len(sizes) == 1
+        found |= sizes
+    assert found == octets
