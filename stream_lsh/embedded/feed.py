@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,7 +88,7 @@ class Feed:
     """All inputs of a job, checked, with the positions that the index remembers.
 
     growing: a file may still be written to, and its last line may be incomplete. only_new: at a path that was read to
-    its end there may be another file now, which is read from its beginning.
+    its end there may be another file now, which is read from its beginning. opened: closes the inputs.
 
     Raises:
         InputError: for what cannot be read, or is not the file that was read before.
@@ -98,11 +99,13 @@ class Feed:
         arguments: Sequence[Argument],
         fields: Fields,
         store: Store,
+        opened: ExitStack,
         *,
         growing: bool = False,
         only_new: bool = False,
     ) -> None:
-        self.sources = [_source(open_input(argument, fields), store, only_new) for argument in arguments]
+        inputs = [opened.enter_context(closing(open_input(argument, fields))) for argument in arguments]
+        self.sources = [_source(input, store, only_new) for input in inputs]
         self.pipes = any(source.identity is None for source in self.sources)
         for source in self.sources:
             source.input.growing = growing and source.identity is not None
@@ -136,7 +139,8 @@ def total_bytes(inputs: Iterable[Input]) -> int | None:
 def check_inputs(arguments: Sequence[Argument]) -> None:
     """Raise InputError for an input that cannot be read: before an index is opened, or anything compiled, for it."""
     for argument in arguments:
-        open_input(argument, Fields()).check(columns=False)
+        with closing(open_input(argument, Fields())) as opened:
+            opened.check(columns=False)
 
 
 def open_input(argument: Argument, fields: Fields) -> Input:

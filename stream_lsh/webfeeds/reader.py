@@ -132,42 +132,34 @@ class WebFeeds:
 
 
 class FeedInput(LineInput):
-    """The log of web feeds, which grows while it is read."""
+    """The log of web feeds, which grows while it is read. No other process changes it between `check` and `close`."""
 
     def __init__(self, feeds: WebFeeds, fields: Fields) -> None:
         super().__init__(str(feeds.log), fields)
         self._feeds = feeds
         self._log: FeedLog | None = None
-        self._heads: dict[int, str] = {}
         self.live = True
 
     def check(self, *, columns: bool = True) -> None:
         """Raises InputError also for a missing package, and makes the log if there is none."""
         check_packages("--feed", "feeds", "feedparser", "httpx")
-        log = self._feeds.open_log()
-        self.start, self._heads = log.start, log.heads
-        log.close()
+        self._log = self._feeds.open_log()
+        self.start = self._log.start
         super().check(columns=columns)
 
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
-        if not self._heads:
+        if self._log is None or not (heads := self._log.heads):
             return super()._identity(head_bytes)
-        size = min(head_bytes, max(self._heads))
-        return str(Path(self.name).resolve()), self._heads.get(size, ""), size
+        size = min(head_bytes, max(heads))
+        return str(Path(self.name).resolve()), heads.get(size, ""), size
 
     def lines(self, position: Position) -> Iterator[Lines]:
-        self._log = log = self._feeds.open_log()
-        try:
-            if position.offset < log.start.offset:
-                raise InputError(f"{self.name} was shortened by another process meanwhile: run the same command again.")
-            log.read = position
-            for _ in self._feeds.rounds(log):
-                self.start = log.start
-                for lines in super().lines(position):
-                    position = lines.position
-                    yield lines
-        finally:
-            log.close()
+        assert self._log is not None, "it was not checked"
+        for _ in self._feeds.rounds(self._log):
+            self.start = self._log.start
+            for lines in super().lines(position):
+                position = lines.position
+                yield lines
 
     def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
         if ranges and ranges[0][0].offset < self.start.offset:
@@ -179,3 +171,7 @@ class FeedInput(LineInput):
     def committed(self, position: Position) -> None:
         if self._log is not None:
             self._log.read = position
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()

@@ -21,6 +21,9 @@ from support.long_form import rotating
 
 from stream_lsh.cli import main
 from stream_lsh.documents.columns import Fields, Position
+from stream_lsh.embedded import job
+from stream_lsh.embedded.targets import missing_of
+from stream_lsh.errors import InputError
 from stream_lsh.webfeeds import log as feed_log
 from stream_lsh.webfeeds import reader
 from stream_lsh.webfeeds.entries import Entry, keyed
@@ -87,6 +90,7 @@ class Index:
         feeds = WebFeeds([NEWS, QUIET, DOWN], log, HOUR, report=lambda _: None, retention=RETENTION)
         found = feeds.open(Fields())
         found.check()
+        found.committed(self.position or found.start)
         begin = found.start if self.position is None else self.position
         assert begin.offset >= found.start.offset, "lines were removed before they were committed"
         ids = list(self.ids)
@@ -98,6 +102,8 @@ class Index:
                     found.committed(lines.position)
         except Ended:
             return
+        finally:
+            found.close()
 
     def copy(self) -> "Index":
         return Index(self.every, self.position, list(self.ids))
@@ -294,6 +300,37 @@ def test_last_choice_needs_the_whole_log(commands: Commands) -> None:
         commands.dedup("index")
     code, said = commands.dedup("index", "--final", "--overwrite")
     assert code == 3 and "--final reads the inputs again" in said, said
+
+
+def test_last_choice_keeps_the_log_that_it_reads_again(commands: Commands) -> None:
+    for _ in range(9):
+        code, said = commands.dedup("index", "--final")
+        assert code == 0, said
+    assert commands.numbers("index") == [*range(49)]
+
+
+def test_log_is_not_cut_for_a_temporary_index(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "COMMIT_DOCUMENTS", 1)
+    command = ["dedup", "--feed", NEWS, "--feed-log", str(tmp_path / "log"), "--feed-retention", "4h", "--every", "1h"]
+    result = CliRunner().invoke(main, [*command, "--unique", str(tmp_path / "unique")])
+    assert isinstance(result.exception, Ended)
+    assert [line["id"] for line in read_lines(tmp_path / "log")] == [f"{NEWS}#n{number}" for number in range(41)]
+
+
+def test_job_has_the_log_from_the_first_look_at_it_to_its_end(
+    world: World, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds, tried = WebFeeds([NEWS], tmp_path / "log"), []
+
+    def missing(*given: Any, **more: Any) -> Any:
+        with pytest.raises(InputError, match="another process reads feeds"):
+            feeds.open_log()
+        tried.append(given)
+        return missing_of(*given, **more)
+
+    monkeypatch.setattr(job, "missing_of", missing)
+    assert commands.dedup("index")[0] == 0 and tried
+    feeds.open_log().close()
 
 
 def test_entry_is_known_as_long_as_it_is_shown_and_then_for_the_retention(world: World, tmp_path: Path) -> None:
