@@ -82,7 +82,8 @@ class WebFeeds:
         """Visit all feeds that are due. Returns how many could not be read."""
         import httpx
 
-        log.trim(time.time(), self.urls)
+        if (wrong := log.trim(time.time(), self.urls)) is not None:
+            self.report(f"cannot remove old lines of {self.log}: {wrong}")
         turns, slots = Turns(self.limits.pause), asyncio.Semaphore(self.limits.at_once)
         async with httpx.AsyncClient(timeout=self.limits.seconds) as client:
 

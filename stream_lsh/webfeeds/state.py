@@ -82,6 +82,10 @@ class State:
         )
         self._file.commit()
 
+    def rollback(self) -> None:
+        """Take back what was not committed."""
+        self._file.rollback()
+
     def clear(self) -> None:
         """Forget all: the log is another one."""
         for table in ("feeds", "entries", "marks", "positions", "heads"):

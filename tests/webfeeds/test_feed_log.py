@@ -1,5 +1,6 @@
 """The feed log stays small, knows what feeds show, and loses and repeats nothing, wherever it is killed."""
 
+import errno
 import os
 import re
 import shutil
@@ -28,6 +29,7 @@ from stream_lsh.webfeeds import log as feed_log
 from stream_lsh.webfeeds import reader
 from stream_lsh.webfeeds.entries import Entry, keyed
 from stream_lsh.webfeeds.fetching import Answer
+from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.reader import WebFeeds
 from stream_lsh.webfeeds.state import FeedState, State
 
@@ -348,6 +350,57 @@ def test_entry_is_known_as_long_as_it_is_shown_and_then_for_the_retention(world:
     log.trim(now + RETENTION, [])
     assert log.add([one], now) == 1 and NEWS not in log.feeds, "no command names the feed any more"
     log.close()
+
+
+@pytest.mark.parametrize("fails", ["copy", "commit", "rename"])
+def test_full_disk_ends_no_feed(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    index, full = Index(1), OSError(errno.ENOSPC, "No space left on device")
+    commit, replace, copy = State.commit, Path.replace, FeedLog._copy
+
+    def copied(log: FeedLog, start: Position) -> Any:
+        if fails == "copy":
+            copy(log, start).close()
+            raise full
+        return copy(log, start)
+
+    def committed(state: State, feeds: Any, positions: Any) -> None:
+        if fails == "commit" and "next" in positions:
+            raise sqlite3.OperationalError("database or disk is full")
+        commit(state, feeds, positions)
+
+    def replaced(path: Path, target: Any) -> Path:
+        if fails == "rename":
+            raise full
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FeedLog, "_copy", copied)
+        patched.setattr(State, "commit", committed)
+        patched.setattr(Path, "replace", replaced)
+        index.follow(world, tmp_path / "log")
+    assert len(read_lines(tmp_path / "log")) == len(index.ids) > 60
+    assert not (tmp_path / "log.writing").exists()
+    world.end += 10 * HOUR
+    index.follow(world, tmp_path / "log")
+    assert len(read_lines(tmp_path / "log")) < len(index.ids) == len(set(index.ids))
+    found = WebFeeds([NEWS], tmp_path / "log").open_log()
+    assert found.heads
+    found.close()
+
+
+def test_linked_log_has_one_state(world: World, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "log")
+    one, added = entry(NEWS, 1, START), []
+    for path in (tmp_path / "link", tmp_path / "there" / "log"):
+        log = WebFeeds([NEWS], path, retention=RETENTION).open_log()
+        log.add([one], START)
+        log.update(NEWS, etag="x")
+        log.save()
+        added.append(log.feeds)
+        log.close()
+    assert added[0] == added[1] and not (tmp_path / "link.state").exists()
+    assert (tmp_path / "there" / "log.state").exists()
 
 
 def test_log_keeps_what_kafka_has_not_acknowledged(world: World, tmp_path: Path) -> None:
