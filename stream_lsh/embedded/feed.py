@@ -188,7 +188,14 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
         blocks: Sequence[int] = _blocks(store, identity.path)[: position.offset // BLOCK]
         input.checked = input.checked and known.get("crc") is not None and len(blocks) == position.offset // BLOCK
         if input.checked and list(identity.stamp) != known["stamp"]:
-            _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
+            try:
+                _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
+            except InputError as error:
+                if not input.live:
+                    raise
+                if not only_new:
+                    raise InputError(f"{error} If its .state was lost, add --only-new.") from None
+                return _beginning(input, identity, anew=True)
         first, written = known.get("first", 0), known.get("written", {})
         if position.offset < input.start.offset:
             if not only_new:
@@ -201,10 +208,11 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
         counts = known.get("documents", 0), known.get("rejected", 0)
         began: tuple[int, int] = tuple(known.get("began", (0, 0)))
         return Source(input, identity, position, unchanged, unchanged, *counts, blocks, began, written, first)
-    if not known["done"]:
+    if not known["done"] and not (only_new and input.live):
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
-            f"and {input.changed}): put that file back, or give the new one another name."
+            f"and {input.changed}): put that file back, or give the new one another name"
+            f"{', or add --only-new' if input.live else ''}."
         )
     if not only_new:
         raise InputError(

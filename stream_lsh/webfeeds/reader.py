@@ -135,6 +135,8 @@ class WebFeeds:
 class FeedInput(LineInput):
     """The log of web feeds, which grows while it is read. No other process changes it between `check` and `close`."""
 
+    changed = "its beginning is another now, or its .state was lost"
+
     def __init__(self, feeds: WebFeeds, fields: Fields) -> None:
         super().__init__(str(feeds.log), fields)
         self._feeds = feeds

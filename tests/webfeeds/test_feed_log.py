@@ -297,6 +297,24 @@ def test_index_that_comes_late_is_told_what_it_lacks(commands: Commands) -> None
     assert code == 3, said
 
 
+@pytest.mark.parametrize("before", [0, 1, 9], ids=["first run", "second run", "after a cut"])
+def test_interrupted_index_goes_on_after_the_state_is_lost(
+    world: World, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr(job, "COMMIT_DOCUMENTS", 1)
+    for _ in range(before):
+        assert commands.dedup("index")[0] == 0
+    world.end = world.now + 20 * HOUR
+    code, _ = commands.dedup("index", "--every", "1h")
+    assert code == 1 and read_lines(tmp_path / "log")[0]["id"] != f"{NEWS}#n0", "it was cut, and stopped"
+    (tmp_path / "log.state").unlink()
+    code, said = commands.dedup("index")
+    assert code == 4 and ".state was lost" in said and "add --only-new" in said, said
+    code, said = commands.dedup("index", "--only-new")
+    assert code == 0 and "redelivered" in said, said
+    assert commands.numbers("index") == sorted(set(commands.numbers("index")))
+
+
 def test_last_choice_needs_the_whole_log(commands: Commands) -> None:
     for _ in range(8):
         commands.dedup("index")
