@@ -55,7 +55,7 @@ class Source:
     written: dict[str, int] = field(default_factory=dict)
     first: int = 0
     anew: bool = False
-    _stored: int = 0  # blocks read in this run whose checksums the index has
+    _stored: int = 0  # of blocks read in this run the index has the checksums; negative: of fewer than `blocks`
 
     @property
     def name(self) -> str | None:
@@ -78,7 +78,7 @@ class Source:
             before, now = len(self.blocks), self.reached.offset // BLOCK
             for chunk in range((before + self._stored) // CHUNK, -(-now // CHUNK)):
                 begin, end = chunk * CHUNK, min(now, (chunk + 1) * CHUNK)
-                new = self.input.checksums[max(0, begin - before) : end - before]
+                new = self.input.checksums[max(0, begin - before) : max(0, end - before)]
                 facts[f"{BLOCKS}{name}/{chunk:06d}"] = [*self.blocks[begin:end], *new]
             self._stored = now - before
         return facts
@@ -196,7 +196,7 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
                 if not only_new:
                     raise InputError(f"{error} If its .state was lost, add --only-new.") from None
                 return _beginning(input, identity, anew=True)
-        first, written = known.get("first", 0), known.get("written", {})
+        first, written, stored = known.get("first", 0), known.get("written", {}), 0
         if position.offset < input.start.offset:
             if not only_new:
                 raise InputError(
@@ -204,10 +204,12 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
                     "were read. Add --only-new to go on with what is there, or feed all into a new index."
                 )
             found = _beginning(input, identity)
-            position, blocks = found.reached, found.blocks
+            position, blocks, stored = found.reached, found.blocks, -len(found.blocks)
         counts = known.get("documents", 0), known.get("rejected", 0)
         began: tuple[int, int] = tuple(known.get("began", (0, 0)))
-        return Source(input, identity, position, unchanged, unchanged, *counts, blocks, began, written, first)
+        return Source(
+            input, identity, position, unchanged, unchanged, *counts, blocks, began, written, first, False, stored
+        )
     if not known["done"] and not (only_new and input.live):
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
@@ -226,7 +228,8 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
 def _beginning(input: Input, identity: InputIdentity, *, anew: bool = False) -> Source:
     """The source of an input from its first line on; of blocks that were removed nothing is known."""
     removed = [0] * (input.start.offset // BLOCK)
-    return Source(input, identity, input.start, False, blocks=removed, first=input.start.line, anew=anew)
+    first, stored = input.start.line, -len(removed)
+    return Source(input, identity, input.start, False, blocks=removed, first=first, anew=anew, _stored=stored)
 
 
 def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *, everything: bool) -> None:

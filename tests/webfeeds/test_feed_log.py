@@ -22,7 +22,7 @@ from support.long_form import rotating
 
 from stream_lsh.cli import main
 from stream_lsh.documents.columns import Fields, Position
-from stream_lsh.embedded import job
+from stream_lsh.embedded import checksums, feed, job
 from stream_lsh.embedded.targets import missing_of
 from stream_lsh.errors import InputError
 from stream_lsh.webfeeds import log as feed_log
@@ -313,6 +313,25 @@ def test_interrupted_index_goes_on_after_the_state_is_lost(
     code, said = commands.dedup("index", "--only-new")
     assert code == 0 and "redelivered" in said, said
     assert commands.numbers("index") == sorted(set(commands.numbers("index")))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new index", "late index"])
+def test_changed_log_is_noticed_after_much_of_it_was_removed(
+    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setattr(feed, "CHUNK", 2)
+    for module in (feed, checksums):
+        monkeypatch.setattr(module, "BLOCK", 512)
+    if known:
+        assert commands.dedup("new")[0] == 0
+    for _ in range(12):
+        assert commands.dedup("index")[0] == 0
+    assert commands.dedup("new", "--only-new")[0] == 0
+    data = bytearray((tmp_path / "log").read_bytes())
+    data[len(data) - 700] ^= 1  # in a block before the last one
+    (tmp_path / "log").write_bytes(data)
+    code, said = commands.dedup("new")
+    assert code == 4 and "has changed where it was read before" in said, said
 
 
 def test_last_choice_needs_the_whole_log(commands: Commands) -> None:
