@@ -69,7 +69,11 @@ class FeedLog:
         try:
             yield
         except sqlite3.Error as error:
-            raise InputError(f"cannot use {self.path}{STATE}, the state of the feed log: {error}.") from None
+            lost = not isinstance(error, sqlite3.OperationalError)
+            raise InputError(
+                f"cannot use {self.path}{STATE}, the state of the feed log: {error}."
+                f"{' Delete it: feeds are read completely once, and an index may need --only-new.' if lost else ''}"
+            ) from None
         except OSError as error:
             raise InputError(f"cannot use {self.path} as the log of entries: {error.strerror}.") from None
 
@@ -100,7 +104,8 @@ class FeedLog:
         self.start, self.end, self.sent = (known.get(name, Position()) for name in ("start", "end", "sent"))
         if "next" in known and known["next"].offset + size == self.end.offset:
             self.start = known["next"]  # the new file is in place already
-        if not self.start.offset <= self.end.offset <= self.start.offset + size:
+        ends = self.end.offset - self.start.offset
+        if not 0 <= ends <= size or (ends and os.pread(self._file.fileno(), 1, ends - 1) != b"\n"):
             self._state.clear()  # the log was replaced: its feeds may show what it lacks
             self.start = self.end = self.sent = Position()
         else:
@@ -151,9 +156,11 @@ class FeedLog:
             raise InputError(f"cannot write {self.path}: {error.strerror}; its entries are read again later.") from None
 
     def show(self, url: str, entries: Sequence[Entry], now: float) -> None:
-        """A feed shows these entries, and no others. Raises InputError."""
+        """A feed shows these entries, and no others: what it has not shown for the retention is forgotten with the next
+        `save`. Raises InputError."""
         with self._guarded():
             self._state.show(url, entries, now)
+            self._state.forget(url, now - self._retention)
 
     def update(self, url: str, **changes: object) -> None:
         """Change what is known of a feed."""
@@ -168,11 +175,10 @@ class FeedLog:
         self._state.commit(self.feeds, {"start": self.start, "end": self.end, "sent": self.sent, **more})
 
     def trim(self, now: float, urls: Collection[str]) -> str | None:
-        """Forget what no feed has shown for the retention, with the next `save`. Remove lines that are older and that
-        the reader has.
+        """Remove lines that are older than the retention and that the reader has. Forget feeds that are not read.
 
         Args:
-            now: seconds since 1970. urls: of all feeds that are read; what they still show is never forgotten.
+            now: seconds since 1970. urls: of all feeds that are read.
 
         Returns:
             What is wrong if lines should be removed and cannot: the log goes on without that.
@@ -182,7 +188,6 @@ class FeedLog:
         """
         before = now - self._retention
         with self._guarded():
-            self._state.forget(before)
             for url in [url for url, feed in self.feeds.items() if url not in urls and feed.due <= before]:
                 self._state.forget_feed(url)
                 del self.feeds[url]

@@ -6,7 +6,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -376,13 +376,14 @@ def test_entry_is_known_as_long_as_it_is_shown_and_then_for_the_retention(world:
     feeds = WebFeeds([NEWS], tmp_path / "log", retention=RETENTION)
     log, one, two = feeds.open_log(), entry(NEWS, 1, START), entry(NEWS, 2, START)
     added = []
-    for hours, shown in ((0, [one, two]), (50, [one]), (53, [one, two]), (60, [one]), (65, [one, two])):
+    visits = ((0, [one, two]), (50, [one]), (53, [one, two]), (60, [one]), (65, [one, two]), (66, [one]), (71, [one]))
+    for hours, shown in (*visits, (72, [one, two])):
         now = START + hours * HOUR
         log.trim(now, [NEWS])
         log.show(NEWS, shown, now)
         added.append(log.add(shown, now))
         log.save()
-    assert added == [2, 0, 0, 0, 1]
+    assert added == [2, 0, 0, 0, 0, 0, 0, 1]
     log.update(NEWS, due=now)
     log.trim(now + RETENTION, [])
     assert log.add([one], now) == 1 and NEWS not in log.feeds, "no command names the feed any more"
@@ -452,6 +453,45 @@ def test_log_keeps_what_kafka_has_not_acknowledged(world: World, tmp_path: Path)
     assert 0 < log.start.line <= 12 == log.unsent.line
     assert log.path.read_bytes()[log.unsent.offset :].startswith(entry(NEWS, 13, START + 13 * HOUR).line)
     log.close()
+
+
+def test_state_of_a_later_format_stays(world: World, tmp_path: Path) -> None:
+    feeds = WebFeeds([NEWS], tmp_path / "log")
+    feeds.open_log().close()
+    with closing(sqlite3.connect(tmp_path / "log.state")) as state:
+        state.execute("PRAGMA user_version = 2")
+    before = (tmp_path / "log.state").read_bytes()
+    with pytest.raises(InputError, match="has format 2, and this version reads format 1"):
+        feeds.open_log()
+    assert (tmp_path / "log.state").read_bytes() == before
+
+
+def test_state_of_another_log_is_replaced(world: World, tmp_path: Path) -> None:
+    one, two, long = entry(NEWS, 1, START), entry(NEWS, 2, START), entry(NEWS, 10_000, START)
+    for name, entries in (("log", [one, two]), ("other", [long, two, one])):
+        log = WebFeeds([NEWS], tmp_path / name).open_log()
+        log.add(entries[:2] if name == "log" else entries, START)
+        log.save()
+        log.close()
+    (tmp_path / "log.state").replace(tmp_path / "other.state")
+    log = WebFeeds([NEWS], tmp_path / "other").open_log()
+    assert log.end.line == 3 and log.add([one, two, long], START) == 0
+    log.close()
+
+
+def test_damaged_state_says_what_to_do(world: World, tmp_path: Path) -> None:
+    feeds, one = WebFeeds([NEWS], tmp_path / "log"), entry(NEWS, 1, START)
+    log = feeds.open_log()
+    log.add([one], START)
+    log.save()
+    log.close()
+    state = tmp_path / "log.state"
+    data = state.read_bytes()
+    state.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    with pytest.raises(InputError, match=r"Delete it: feeds are read completely once"):
+        feeds.open_log()
+    state.unlink()
+    feeds.open_log().close()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"no SQLite" * 1000], ids=["empty", "JSON", "other"])
