@@ -12,6 +12,7 @@ from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.embedded.inputs import LineInput, LineRange, check_packages
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
+from stream_lsh.embedded.webhook import LONGEST_AFTER
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.webfeeds.entries import Entry, entries_of
 from stream_lsh.webfeeds.fetching import Answer, Limits, Turns, visit, wrong_with
@@ -19,7 +20,7 @@ from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.state import FeedState
 from stream_lsh.wording import duration
 
-LONGEST_WAIT, FIRST_WAIT = 86_400.0, 60.0  # seconds until a feed that fails is fetched again
+LONGEST_WAIT, FIRST_WAIT = LONGEST_AFTER, 60.0  # seconds until a feed that fails is fetched again
 _TICK = 0.2  # longest sleep at once, so that a signal is seen
 
 
@@ -75,8 +76,15 @@ class WebFeeds:
                 if failed == len(self.urls):
                     raise InputError("no feed could be read; the reasons are above.")
                 return
-            while (wait := min(log.feeds[url].due for url in self.urls) - time.time()) > 0:
+            while (wait := min(self._wait(log, url) for url in self.urls)) > 0:
                 time.sleep(min(wait, _TICK))
+
+    def _wait(self, log: FeedLog, url: str) -> float:
+        """Seconds until a feed may be fetched; at most the longest that a visit asks for, if a clock was set back."""
+        now, longest = time.time(), max(self.every or 0.0, LONGEST_WAIT)
+        if log.feeds.get(url, FeedState()).due > now + longest:
+            log.update(url, due=now + longest)
+        return log.feeds.get(url, FeedState()).due - now
 
     async def _round(self, log: FeedLog) -> int:
         """Visit all feeds that are due. Returns how many could not be read."""
@@ -88,8 +96,8 @@ class WebFeeds:
         async with httpx.AsyncClient(timeout=self.limits.seconds) as client:
 
             async def one(url: str) -> list[Entry] | None:
-                state = log.feeds.get(url, FeedState())
-                if (wait := state.due - time.time()) > 0:
+                wait, state = self._wait(log, url), log.feeds.get(url, FeedState())
+                if wait > 0:
                     if self.every is None:
                         self.report(f"{url} is not fetched again for {duration(wait)}")
                     return [] if state.failures == 0 else None

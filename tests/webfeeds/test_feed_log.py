@@ -295,6 +295,9 @@ def test_index_that_comes_late_is_told_what_it_lacks(commands: Commands) -> None
     assert commands.numbers("late")[1] > 20
     code, said = commands.dedup("late", "--final", "--overwrite")
     assert code == 3, said
+    commands.unique("late").unlink()
+    code, said = commands.dedup("late")
+    assert code == 3 and "the input had lost lines before they were read" in said, said
 
 
 @pytest.mark.parametrize("before", [0, 1, 9], ids=["first run", "second run", "after a cut"])
@@ -426,6 +429,20 @@ def test_full_disk_ends_no_feed(world: World, tmp_path: Path, monkeypatch: pytes
     found.close()
 
 
+def test_log_that_is_cut_keeps_its_owner(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = []
+
+    def refused(descriptor: int, user: int, group: int) -> None:
+        owners.append((user, group))
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refused)
+    Index(1).follow(world, tmp_path / "log")
+    status = (tmp_path / "log").stat()
+    assert set(owners) == {(status.st_uid, status.st_gid)}
+    assert read_lines(tmp_path / "log")[0]["id"] != f"{NEWS}#n0", "it is cut without the permission, too"
+
+
 def test_linked_log_has_one_state(world: World, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there" / "log")
@@ -439,6 +456,17 @@ def test_linked_log_has_one_state(world: World, tmp_path: Path) -> None:
         log.close()
     assert added[0] == added[1] and not (tmp_path / "link.state").exists()
     assert (tmp_path / "there" / "log.state").exists()
+
+
+def test_clock_that_is_set_back_delays_a_visit_by_a_day_at_most(world: World, tmp_path: Path) -> None:
+    feeds = WebFeeds([NEWS], tmp_path / "log", HOUR, report=lambda _: None)
+    with closing(feeds.open_log()) as log:
+        log.update(NEWS, due=START + 365 * DAY)
+        world.end = START + 2 * DAY
+        with pytest.raises(Ended):
+            for _ in feeds.rounds(log):
+                pass
+        assert log.end.line == 7 + 2 * 24, "what NEWS showed after a day, and since"
 
 
 def test_log_keeps_what_kafka_has_not_acknowledged(world: World, tmp_path: Path) -> None:
