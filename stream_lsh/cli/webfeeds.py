@@ -58,6 +58,8 @@ def chosen_feeds(given: dict[str, Any], *, versions: bool) -> WebFeeds | None:
         raise UsageError("--feed needs --feed-log FILE, to which new entries are appended")
     every = _seconds("--every", given["every"]) if given["every"] is not None else None
     retention = _seconds("--feed-retention", given["feed_retention"] or RETENTION)
+    if every is not None and retention < 2 * every:
+        raise UsageError("--feed-retention must be at least twice --every, or entries come again")
     from stream_lsh.webfeeds.reader import WebFeeds
 
     return WebFeeds(urls, given["feed_log"], every, versions, complain, retention=retention)

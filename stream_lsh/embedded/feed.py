@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,7 +55,7 @@ class Source:
     written: dict[str, int] = field(default_factory=dict)
     first: int = 0
     anew: bool = False
-    _stored: int = 0  # blocks read in this run whose checksums the index has
+    _stored: int = 0  # of blocks read in this run the index has the checksums; negative: of fewer than `blocks`
 
     @property
     def name(self) -> str | None:
@@ -77,7 +78,7 @@ class Source:
             before, now = len(self.blocks), self.reached.offset // BLOCK
             for chunk in range((before + self._stored) // CHUNK, -(-now // CHUNK)):
                 begin, end = chunk * CHUNK, min(now, (chunk + 1) * CHUNK)
-                new = self.input.checksums[max(0, begin - before) : end - before]
+                new = self.input.checksums[max(0, begin - before) : max(0, end - before)]
                 facts[f"{BLOCKS}{name}/{chunk:06d}"] = [*self.blocks[begin:end], *new]
             self._stored = now - before
         return facts
@@ -87,7 +88,7 @@ class Feed:
     """All inputs of a job, checked, with the positions that the index remembers.
 
     growing: a file may still be written to, and its last line may be incomplete. only_new: at a path that was read to
-    its end there may be another file now, which is read from its beginning.
+    its end there may be another file now, which is read from its beginning. opened: closes the inputs.
 
     Raises:
         InputError: for what cannot be read, or is not the file that was read before.
@@ -98,11 +99,13 @@ class Feed:
         arguments: Sequence[Argument],
         fields: Fields,
         store: Store,
+        opened: ExitStack,
         *,
         growing: bool = False,
         only_new: bool = False,
     ) -> None:
-        self.sources = [_source(open_input(argument, fields), store, only_new) for argument in arguments]
+        inputs = [opened.enter_context(closing(open_input(argument, fields))) for argument in arguments]
+        self.sources = [_source(input, store, only_new) for input in inputs]
         self.pipes = any(source.identity is None for source in self.sources)
         for source in self.sources:
             source.input.growing = growing and source.identity is not None
@@ -136,7 +139,8 @@ def total_bytes(inputs: Iterable[Input]) -> int | None:
 def check_inputs(arguments: Sequence[Argument]) -> None:
     """Raise InputError for an input that cannot be read: before an index is opened, or anything compiled, for it."""
     for argument in arguments:
-        open_input(argument, Fields()).check(columns=False)
+        with closing(open_input(argument, Fields())) as opened:
+            opened.check(columns=False)
 
 
 def open_input(argument: Argument, fields: Fields) -> Input:
@@ -184,8 +188,15 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
         blocks: Sequence[int] = _blocks(store, identity.path)[: position.offset // BLOCK]
         input.checked = input.checked and known.get("crc") is not None and len(blocks) == position.offset // BLOCK
         if input.checked and list(identity.stamp) != known["stamp"]:
-            _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
-        first, written = known.get("first", 0), known.get("written", {})
+            try:
+                _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
+            except InputError as error:
+                if not input.live:
+                    raise
+                if not only_new:
+                    raise InputError(f"{error} If its .state was lost, add --only-new.") from None
+                return _beginning(input, identity, anew=True)
+        first, written, stored = known.get("first", 0), known.get("written", {}), 0
         if position.offset < input.start.offset:
             if not only_new:
                 raise InputError(
@@ -193,14 +204,17 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
                     "were read. Add --only-new to go on with what is there, or feed all into a new index."
                 )
             found = _beginning(input, identity)
-            position, blocks = found.reached, found.blocks
+            position, blocks, stored = found.reached, found.blocks, -len(found.blocks)
         counts = known.get("documents", 0), known.get("rejected", 0)
         began: tuple[int, int] = tuple(known.get("began", (0, 0)))
-        return Source(input, identity, position, unchanged, unchanged, *counts, blocks, began, written, first)
-    if not known["done"]:
+        return Source(
+            input, identity, position, unchanged, unchanged, *counts, blocks, began, written, first, False, stored
+        )
+    if not known["done"] and not (only_new and input.live):
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
-            f"and {input.changed}): put that file back, or give the new one another name."
+            f"and {input.changed}): put that file back, or give the new one another name"
+            f"{', or add --only-new' if input.live else ''}."
         )
     if not only_new:
         raise InputError(
@@ -214,7 +228,8 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
 def _beginning(input: Input, identity: InputIdentity, *, anew: bool = False) -> Source:
     """The source of an input from its first line on; of blocks that were removed nothing is known."""
     removed = [0] * (input.start.offset // BLOCK)
-    return Source(input, identity, input.start, False, blocks=removed, first=input.start.line, anew=anew)
+    first, stored = input.start.line, -len(removed)
+    return Source(input, identity, input.start, False, blocks=removed, first=first, anew=anew, _stored=stored)
 
 
 def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *, everything: bool) -> None:

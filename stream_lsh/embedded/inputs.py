@@ -118,8 +118,11 @@ class Input(ABC):
     @abstractmethod
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None: ...
 
+    def close(self) -> None:  # noqa: B027 - nothing has to be done
+        """Let go what `check` has taken; it is read no more."""
+
     def committed(self, position: Position) -> None:  # noqa: B027 - nothing has to be done
-        """Everything before a position is in the index, and in the outputs."""
+        """Everything before a position is in a persistent index, and in the outputs. It is not read again."""
 
     def difference(self, position: Position, known: Sequence[int], *, everything: bool) -> int | None:
         """Where it differs first from what was read of it up to a position, None if that is not known; see

@@ -91,12 +91,10 @@ class Job:
             groups=True if watched or "groups" in self.outputs else self.groups, rules=self.rules if watched else None,
         )  # fmt: skip
         index, job = engine.index, engine.job
-        with _closing(index):
+        with _closing(index), ExitStack() as opened:
             if self.no_groups and engine.groups is not None:
                 raise StoreError(GROUPS.format(folder))
-            feed = Feed(
-                self.inputs, engine.fields, index.store, growing=persistent, only_new=self.only_new
-            )  # fmt: skip
+            feed = Feed(self.inputs, engine.fields, index.store, opened, growing=persistent, only_new=self.only_new)
             outputs = dict(self.outputs)
             at_addresses = published(outputs, folder, overwrite=self.overwrite or not persistent)
             outputs |= {name: str(output.path) for name, output in at_addresses.items()}
@@ -122,7 +120,7 @@ class Job:
                 schema if final is None else None,
             )  # fmt: skip
             try:
-                run = _Run(engine, feed, sink, journal, progress, persistent)
+                run = _Run(engine, feed, sink, journal, progress, persistent, persistent and not self.final)
                 summary = run.go(self.folder, missing)
                 if final is not None and journal is not None:
                     final.write(journal, self.settings.verify, schema)
@@ -155,7 +153,8 @@ def _closing(index: Index) -> Iterator[None]:
 
 @dataclass
 class _Run:
-    """The loop of a job, and what it has to remember. sync: wait for the disk at every commit."""
+    """The loop of a job, and what it has to remember. sync: wait for the disk at every commit. once: what is committed
+    is not read again."""
 
     _engine: Engine
     _feed: Feed
@@ -163,6 +162,7 @@ class _Run:
     _journal: Journal | None
     _progress: Callable[[Progress], None]
     _sync: bool
+    _once: bool
 
     def __post_init__(self) -> None:
         engine, index, job = self._engine, self._engine.index, self._engine.job
@@ -196,6 +196,7 @@ class _Run:
             if not source.done_before and source.began[1] != self._first:
                 source.began = source.reached.line, self._first
         self._commit(open=True)
+        self._release(self._feed.sources)
         error: BaseException | None = None
         with postponed() as check_signals, ExitStack() as stages:
             try:
@@ -303,13 +304,16 @@ class _Run:
         }
         facts = {name: fact for source in self._moved.values() for name, fact in source.facts().items()}
         self._engine.commit(job, facts, values, now=now)
-        for source in self._moved.values():
-            source.input.committed(source.reached)
+        self._release(self._moved.values())
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()
         self._committed_seq = self._engine.seq
         self._dirty = False
+
+    def _release(self, sources: Iterable[Source]) -> None:
+        for source in sources if self._once else ():
+            source.input.committed(source.reached)
 
     def _close(self, error: BaseException | None) -> None:
         """The last commit. After an error the job stays open. The next run resumes from here, or from the commit before

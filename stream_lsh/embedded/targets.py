@@ -133,8 +133,8 @@ def _lacked(target: Target, source: Source, line: int, known: Sequence[Entry]) -
     remedy = "Add --only-new to go on with what is new, or feed all into a new index."
     if line != source.reached.line:
         raise StoreError(
-            f"{what}, which the index does not have any more: the window has passed it, or something that "
-            f"was deleted has been erased. {remedy}"
+            f"{what}, which the index does not have: the window has passed it, something that was deleted has been "
+            f"erased, or the input had lost lines before they were read. {remedy}"
         )
     if target.name == "unique" and entries[0].begin.offset < source.input.start.offset:
         raise StoreError(f"{what}, of which the first {source.input.start.line:,} were removed from it. {remedy}")

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -44,7 +44,8 @@ class FeedLog:
 
     def __init__(self, path: Path, *, versions: bool, retention: float) -> None:
         """versions: an entry whose text has changed is appended again. retention: seconds."""
-        self.path = path
+        self.path = path = Path(os.path.realpath(path))  # the state is beside the file, whatever links lead to it
+        self._writing = path.with_name(path.name + WRITING)
         self._versions = versions
         self._retention = retention
         self.feeds: dict[str, FeedState] = {}
@@ -68,7 +69,11 @@ class FeedLog:
         try:
             yield
         except sqlite3.Error as error:
-            raise InputError(f"cannot use {self.path}{STATE}, the state of the feed log: {error}.") from None
+            lost = not isinstance(error, sqlite3.OperationalError)
+            raise InputError(
+                f"cannot use {self.path}{STATE}, the state of the feed log: {error}."
+                f"{' Delete it: feeds are read completely once, and an index may need --only-new.' if lost else ''}"
+            ) from None
         except OSError as error:
             raise InputError(f"cannot use {self.path} as the log of entries: {error.strerror}.") from None
 
@@ -91,11 +96,6 @@ class FeedLog:
             file.close()
             raise InputError(f"another process reads feeds into {self.path}: stop it, or name another file.") from None
 
-    @property
-    def _writing(self) -> Path:
-        real = Path(os.path.realpath(self.path))
-        return real.with_name(real.name + WRITING)
-
     def _recover(self) -> None:
         """Find out where the file begins and ends, and take entries whose round was not completed."""
         self._writing.unlink(missing_ok=True)
@@ -104,7 +104,8 @@ class FeedLog:
         self.start, self.end, self.sent = (known.get(name, Position()) for name in ("start", "end", "sent"))
         if "next" in known and known["next"].offset + size == self.end.offset:
             self.start = known["next"]  # the new file is in place already
-        if not self.start.offset <= self.end.offset <= self.start.offset + size:
+        ends = self.end.offset - self.start.offset
+        if not 0 <= ends <= size or (ends and os.pread(self._file.fileno(), 1, ends - 1) != b"\n"):
             self._state.clear()  # the log was replaced: its feeds may show what it lacks
             self.start = self.end = self.sent = Position()
         else:
@@ -155,33 +156,38 @@ class FeedLog:
             raise InputError(f"cannot write {self.path}: {error.strerror}; its entries are read again later.") from None
 
     def show(self, url: str, entries: Sequence[Entry], now: float) -> None:
-        """A feed shows these entries, and no others. Raises InputError."""
+        """A feed shows these entries, and no others: what it has not shown for the retention is forgotten with the next
+        `save`. Raises InputError."""
         with self._guarded():
             self._state.show(url, entries, now)
+            self._state.forget(url, now - self._retention)
 
     def update(self, url: str, **changes: object) -> None:
         """Change what is known of a feed."""
         self.feeds[url] = replace(self.feeds.get(url, FeedState()), **changes)  # type: ignore[arg-type]
 
-    def save(self, **more: Position) -> None:
+    def save(self) -> None:
         """Write down what is known of the feeds, and what was sent. Raises InputError."""
         with self._guarded():
-            positions = {"start": self.start, "end": self.end, "sent": self.sent, **more}
-            self._state.commit(self.feeds, positions)
+            self._commit()
 
-    def trim(self, now: float, urls: Collection[str]) -> None:
-        """Forget what no feed has shown for the retention, with the next `save`. Remove lines that are older and that
-        the reader has.
+    def _commit(self, **more: Position) -> None:
+        self._state.commit(self.feeds, {"start": self.start, "end": self.end, "sent": self.sent, **more})
+
+    def trim(self, now: float, urls: Collection[str]) -> str | None:
+        """Remove lines that are older than the retention and that the reader has. Forget feeds that are not read.
 
         Args:
-            now: seconds since 1970. urls: of all feeds that are read; what they still show is never forgotten.
+            now: seconds since 1970. urls: of all feeds that are read.
+
+        Returns:
+            What is wrong if lines should be removed and cannot: the log goes on without that.
 
         Raises:
             InputError: the disk refuses.
         """
         before = now - self._retention
         with self._guarded():
-            self._state.forget(before)
             for url in [url for url, feed in self.feeds.items() if url not in urls and feed.due <= before]:
                 self._state.forget_feed(url)
                 del self.feeds[url]
@@ -189,10 +195,34 @@ class FeedLog:
             start = min(until, key=lambda position: position.offset)
             removed, size = start.offset - self.start.offset, self.end.offset - self.start.offset
             if removed >= max(LEAST_BYTES, size / 2):
-                self._cut(start)
+                return self._cut(start)
+        return None
 
-    def _cut(self, start: Position) -> None:
-        """Remove what precedes a position."""
+    def _cut(self, start: Position) -> str | None:
+        """Remove what precedes a position. Returns why that cannot be done: a full disk may have room for entries."""
+        self.save()  # what comes may be taken back
+        try:
+            new = self._copy(start)
+            try:
+                self._commit(next=start)  # from here on the size of the file says which one it is
+                self._writing.replace(self.path)
+            except BaseException:
+                new.close()
+                raise
+        except (OSError, sqlite3.Error) as error:
+            self._writing.unlink(missing_ok=True)
+            self._state.rollback()
+            self.heads = self._state.heads()
+            return str(error)
+        sync_folder(self.path.parent)
+        self._file.close()
+        self._file, self.start = new, start
+        self._state.unmark(start)
+        self.save()
+        return None
+
+    def _copy(self, start: Position) -> BinaryIO:
+        """What follows a position, as a file of its own, locked."""
         if not self.heads:
             head = os.pread(self._file.fileno(), HEAD_BYTES, 0)
             ends = {0, len(head), *(end + 1 for end, byte in enumerate(head) if byte == 10)}
@@ -201,20 +231,16 @@ class FeedLog:
         new = self._writing.open("w+b", buffering=0)
         try:
             self._lock(new)
-            os.fchmod(new.fileno(), os.fstat(self._file.fileno()).st_mode & 0o7777)
+            status = os.fstat(self._file.fileno())
+            with suppress(PermissionError):
+                os.fchown(new.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(new.fileno(), status.st_mode & 0o7777)
             for at in range(start.offset - self.start.offset, self.end.offset - self.start.offset, _COPIED):
                 append(new.fileno(), os.pread(self._file.fileno(), _COPIED, at))
-            os.fsync(new.fileno())
-            self.save(next=start)  # from here on the size of the file says which one it is
-            self._writing.replace(os.path.realpath(self.path))
         except BaseException:
             new.close()
             raise
-        sync_folder(self._writing.parent)
-        self._file.close()
-        self._file, self.start = new, start
-        self._state.unmark(start)
-        self.save()
+        return new
 
     @property
     def unsent(self) -> Position:

@@ -12,6 +12,7 @@ from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.embedded.inputs import LineInput, LineRange, check_packages
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
+from stream_lsh.embedded.webhook import LONGEST_AFTER
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.webfeeds.entries import Entry, entries_of
 from stream_lsh.webfeeds.fetching import Answer, Limits, Turns, visit, wrong_with
@@ -19,7 +20,7 @@ from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.state import FeedState
 from stream_lsh.wording import duration
 
-LONGEST_WAIT, FIRST_WAIT = 86_400.0, 60.0  # seconds until a feed that fails is fetched again
+LONGEST_WAIT, FIRST_WAIT = LONGEST_AFTER, 60.0  # seconds until a feed that fails is fetched again
 _TICK = 0.2  # longest sleep at once, so that a signal is seen
 
 
@@ -75,20 +76,28 @@ class WebFeeds:
                 if failed == len(self.urls):
                     raise InputError("no feed could be read; the reasons are above.")
                 return
-            while (wait := min(log.feeds[url].due for url in self.urls) - time.time()) > 0:
+            while (wait := min(self._wait(log, url) for url in self.urls)) > 0:
                 time.sleep(min(wait, _TICK))
+
+    def _wait(self, log: FeedLog, url: str) -> float:
+        """Seconds until a feed may be fetched; at most the longest that a visit asks for, if a clock was set back."""
+        now, longest = time.time(), max(self.every or 0.0, LONGEST_WAIT)
+        if log.feeds.get(url, FeedState()).due > now + longest:
+            log.update(url, due=now + longest)
+        return log.feeds.get(url, FeedState()).due - now
 
     async def _round(self, log: FeedLog) -> int:
         """Visit all feeds that are due. Returns how many could not be read."""
         import httpx
 
-        log.trim(time.time(), self.urls)
+        if (wrong := log.trim(time.time(), self.urls)) is not None:
+            self.report(f"cannot remove old lines of {self.log}: {wrong}")
         turns, slots = Turns(self.limits.pause), asyncio.Semaphore(self.limits.at_once)
         async with httpx.AsyncClient(timeout=self.limits.seconds) as client:
 
             async def one(url: str) -> list[Entry] | None:
-                state = log.feeds.get(url, FeedState())
-                if (wait := state.due - time.time()) > 0:
+                wait, state = self._wait(log, url), log.feeds.get(url, FeedState())
+                if wait > 0:
                     if self.every is None:
                         self.report(f"{url} is not fetched again for {duration(wait)}")
                     return [] if state.failures == 0 else None
@@ -132,42 +141,36 @@ class WebFeeds:
 
 
 class FeedInput(LineInput):
-    """The log of web feeds, which grows while it is read."""
+    """The log of web feeds, which grows while it is read. No other process changes it between `check` and `close`."""
+
+    changed = "its beginning is another now, or its .state was lost"
 
     def __init__(self, feeds: WebFeeds, fields: Fields) -> None:
         super().__init__(str(feeds.log), fields)
         self._feeds = feeds
         self._log: FeedLog | None = None
-        self._heads: dict[int, str] = {}
         self.live = True
 
     def check(self, *, columns: bool = True) -> None:
         """Raises InputError also for a missing package, and makes the log if there is none."""
         check_packages("--feed", "feeds", "feedparser", "httpx")
-        log = self._feeds.open_log()
-        self.start, self._heads = log.start, log.heads
-        log.close()
+        self._log = self._feeds.open_log()
+        self.start = self._log.start
         super().check(columns=columns)
 
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
-        if not self._heads:
+        if self._log is None or not (heads := self._log.heads):
             return super()._identity(head_bytes)
-        size = min(head_bytes, max(self._heads))
-        return str(Path(self.name).resolve()), self._heads.get(size, ""), size
+        size = min(head_bytes, max(heads))
+        return str(Path(self.name).resolve()), heads.get(size, ""), size
 
     def lines(self, position: Position) -> Iterator[Lines]:
-        self._log = log = self._feeds.open_log()
-        try:
-            if position.offset < log.start.offset:
-                raise InputError(f"{self.name} was shortened by another process meanwhile: run the same command again.")
-            log.read = position
-            for _ in self._feeds.rounds(log):
-                self.start = log.start
-                for lines in super().lines(position):
-                    position = lines.position
-                    yield lines
-        finally:
-            log.close()
+        assert self._log is not None, "it was not checked"
+        for _ in self._feeds.rounds(self._log):
+            self.start = self._log.start
+            for lines in super().lines(position):
+                position = lines.position
+                yield lines
 
     def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
         if ranges and ranges[0][0].offset < self.start.offset:
@@ -179,3 +182,7 @@ class FeedInput(LineInput):
     def committed(self, position: Position) -> None:
         if self._log is not None:
             self._log.read = position
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from stream_lsh.documents.columns import Position
+from stream_lsh.errors import InputError
 from stream_lsh.webfeeds.entries import Entry
 
 FORMAT = 1
@@ -47,7 +48,8 @@ class State:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open it. What is no such file is replaced: each feed is read completely once."""
+        """Open it. What is no such file is replaced: each feed is read completely once. Raises InputError for a later
+        format."""
         self._file = self._open(path)
         try:
             found = self._file.execute("PRAGMA user_version").fetchone()[0]
@@ -55,6 +57,12 @@ class State:
             raise
         except sqlite3.DatabaseError:
             found = None
+        if found is not None and found > FORMAT:
+            self._file.close()
+            raise InputError(
+                f"{path} has format {found}, and this version reads format {FORMAT}: use the version that wrote it, or "
+                "delete it, and feeds are read completely once."
+            )
         if found != FORMAT:
             self._file.close()
             path.unlink(missing_ok=True)
@@ -81,6 +89,10 @@ class State:
             "INSERT INTO positions VALUES (?, ?, ?)", ((name, at.offset, at.line) for name, at in positions.items())
         )
         self._file.commit()
+
+    def rollback(self) -> None:
+        """Take back what was not committed."""
+        self._file.rollback()
 
     def clear(self) -> None:
         """Forget all: the log is another one."""
@@ -125,9 +137,9 @@ class State:
         changes = [(now, url, key) for key in before - shown] + [(None, url, key) for key in shown - before]
         self._file.executemany("UPDATE entries SET absent = ? WHERE feed = ? AND key = ?", changes)
 
-    def forget(self, before: float) -> None:
-        """Delete the entries that their feeds have not shown since a time."""
-        self._file.execute("DELETE FROM entries WHERE absent <= ?", (before,))
+    def forget(self, url: str, before: float) -> None:
+        """Delete the entries that a feed has not shown since a time."""
+        self._file.execute("DELETE FROM entries WHERE feed = ? AND absent <= ?", (url, before))
 
     def forget_feed(self, url: str) -> None:
         """Delete all entries of a feed."""

@@ -1,11 +1,12 @@
 """The feed log stays small, knows what feeds show, and loses and repeats nothing, wherever it is killed."""
 
+import errno
 import os
 import re
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -21,10 +22,14 @@ from support.long_form import rotating
 
 from stream_lsh.cli import main
 from stream_lsh.documents.columns import Fields, Position
+from stream_lsh.embedded import checksums, feed, job
+from stream_lsh.embedded.targets import missing_of
+from stream_lsh.errors import InputError
 from stream_lsh.webfeeds import log as feed_log
 from stream_lsh.webfeeds import reader
 from stream_lsh.webfeeds.entries import Entry, keyed
 from stream_lsh.webfeeds.fetching import Answer
+from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.reader import WebFeeds
 from stream_lsh.webfeeds.state import FeedState, State
 
@@ -87,6 +92,7 @@ class Index:
         feeds = WebFeeds([NEWS, QUIET, DOWN], log, HOUR, report=lambda _: None, retention=RETENTION)
         found = feeds.open(Fields())
         found.check()
+        found.committed(self.position or found.start)
         begin = found.start if self.position is None else self.position
         assert begin.offset >= found.start.offset, "lines were removed before they were committed"
         ids = list(self.ids)
@@ -98,6 +104,8 @@ class Index:
                     found.committed(lines.position)
         except Ended:
             return
+        finally:
+            found.close()
 
     def copy(self) -> "Index":
         return Index(self.every, self.position, list(self.ids))
@@ -287,6 +295,46 @@ def test_index_that_comes_late_is_told_what_it_lacks(commands: Commands) -> None
     assert commands.numbers("late")[1] > 20
     code, said = commands.dedup("late", "--final", "--overwrite")
     assert code == 3, said
+    commands.unique("late").unlink()
+    code, said = commands.dedup("late")
+    assert code == 3 and "the input had lost lines before they were read" in said, said
+
+
+@pytest.mark.parametrize("before", [0, 1, 9], ids=["first run", "second run", "after a cut"])
+def test_interrupted_index_goes_on_after_the_state_is_lost(
+    world: World, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr(job, "COMMIT_DOCUMENTS", 1)
+    for _ in range(before):
+        assert commands.dedup("index")[0] == 0
+    world.end = world.now + 20 * HOUR
+    code, _ = commands.dedup("index", "--every", "1h")
+    assert code == 1 and read_lines(tmp_path / "log")[0]["id"] != f"{NEWS}#n0", "it was cut, and stopped"
+    (tmp_path / "log.state").unlink()
+    code, said = commands.dedup("index")
+    assert code == 4 and ".state was lost" in said and "add --only-new" in said, said
+    code, said = commands.dedup("index", "--only-new")
+    assert code == 0 and "redelivered" in said, said
+    assert commands.numbers("index") == sorted(set(commands.numbers("index")))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new index", "late index"])
+def test_changed_log_is_noticed_after_much_of_it_was_removed(
+    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setattr(feed, "CHUNK", 2)
+    for module in (feed, checksums):
+        monkeypatch.setattr(module, "BLOCK", 512)
+    if known:
+        assert commands.dedup("new")[0] == 0
+    for _ in range(12):
+        assert commands.dedup("index")[0] == 0
+    assert commands.dedup("new", "--only-new")[0] == 0
+    data = bytearray((tmp_path / "log").read_bytes())
+    data[len(data) - 700] ^= 1  # in a block before the last one
+    (tmp_path / "log").write_bytes(data)
+    code, said = commands.dedup("new")
+    assert code == 4 and "has changed where it was read before" in said, said
 
 
 def test_last_choice_needs_the_whole_log(commands: Commands) -> None:
@@ -296,21 +344,129 @@ def test_last_choice_needs_the_whole_log(commands: Commands) -> None:
     assert code == 3 and "--final reads the inputs again" in said, said
 
 
+def test_last_choice_keeps_the_log_that_it_reads_again(commands: Commands) -> None:
+    for _ in range(9):
+        code, said = commands.dedup("index", "--final")
+        assert code == 0, said
+    assert commands.numbers("index") == [*range(49)]
+
+
+def test_log_is_not_cut_for_a_temporary_index(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "COMMIT_DOCUMENTS", 1)
+    command = ["dedup", "--feed", NEWS, "--feed-log", str(tmp_path / "log"), "--feed-retention", "4h", "--every", "1h"]
+    result = CliRunner().invoke(main, [*command, "--unique", str(tmp_path / "unique")])
+    assert isinstance(result.exception, Ended)
+    assert [line["id"] for line in read_lines(tmp_path / "log")] == [f"{NEWS}#n{number}" for number in range(41)]
+
+
+def test_job_has_the_log_from_the_first_look_at_it_to_its_end(
+    world: World, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds, tried = WebFeeds([NEWS], tmp_path / "log"), []
+
+    def missing(*given: Any, **more: Any) -> Any:
+        with pytest.raises(InputError, match="another process reads feeds"):
+            feeds.open_log()
+        tried.append(given)
+        return missing_of(*given, **more)
+
+    monkeypatch.setattr(job, "missing_of", missing)
+    assert commands.dedup("index")[0] == 0 and tried
+    feeds.open_log().close()
+
+
 def test_entry_is_known_as_long_as_it_is_shown_and_then_for_the_retention(world: World, tmp_path: Path) -> None:
     feeds = WebFeeds([NEWS], tmp_path / "log", retention=RETENTION)
     log, one, two = feeds.open_log(), entry(NEWS, 1, START), entry(NEWS, 2, START)
     added = []
-    for hours, shown in ((0, [one, two]), (50, [one]), (53, [one, two]), (60, [one]), (65, [one, two])):
+    visits = ((0, [one, two]), (50, [one]), (53, [one, two]), (60, [one]), (65, [one, two]), (66, [one]), (71, [one]))
+    for hours, shown in (*visits, (72, [one, two])):
         now = START + hours * HOUR
         log.trim(now, [NEWS])
         log.show(NEWS, shown, now)
         added.append(log.add(shown, now))
         log.save()
-    assert added == [2, 0, 0, 0, 1]
+    assert added == [2, 0, 0, 0, 0, 0, 0, 1]
     log.update(NEWS, due=now)
     log.trim(now + RETENTION, [])
     assert log.add([one], now) == 1 and NEWS not in log.feeds, "no command names the feed any more"
     log.close()
+
+
+@pytest.mark.parametrize("fails", ["copy", "commit", "rename"])
+def test_full_disk_ends_no_feed(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    index, full = Index(1), OSError(errno.ENOSPC, "No space left on device")
+    commit, replace, copy = State.commit, Path.replace, FeedLog._copy
+
+    def copied(log: FeedLog, start: Position) -> Any:
+        if fails == "copy":
+            copy(log, start).close()
+            raise full
+        return copy(log, start)
+
+    def committed(state: State, feeds: Any, positions: Any) -> None:
+        if fails == "commit" and "next" in positions:
+            raise sqlite3.OperationalError("database or disk is full")
+        commit(state, feeds, positions)
+
+    def replaced(path: Path, target: Any) -> Path:
+        if fails == "rename":
+            raise full
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FeedLog, "_copy", copied)
+        patched.setattr(State, "commit", committed)
+        patched.setattr(Path, "replace", replaced)
+        index.follow(world, tmp_path / "log")
+    assert len(read_lines(tmp_path / "log")) == len(index.ids) > 60
+    assert not (tmp_path / "log.writing").exists()
+    world.end += 10 * HOUR
+    index.follow(world, tmp_path / "log")
+    assert len(read_lines(tmp_path / "log")) < len(index.ids) == len(set(index.ids))
+    found = WebFeeds([NEWS], tmp_path / "log").open_log()
+    assert found.heads
+    found.close()
+
+
+def test_log_that_is_cut_keeps_its_owner(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = []
+
+    def refused(descriptor: int, user: int, group: int) -> None:
+        owners.append((user, group))
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refused)
+    Index(1).follow(world, tmp_path / "log")
+    status = (tmp_path / "log").stat()
+    assert set(owners) == {(status.st_uid, status.st_gid)}
+    assert read_lines(tmp_path / "log")[0]["id"] != f"{NEWS}#n0", "it is cut without the permission, too"
+
+
+def test_linked_log_has_one_state(world: World, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "log")
+    one, added = entry(NEWS, 1, START), []
+    for path in (tmp_path / "link", tmp_path / "there" / "log"):
+        log = WebFeeds([NEWS], path, retention=RETENTION).open_log()
+        log.add([one], START)
+        log.update(NEWS, etag="x")
+        log.save()
+        added.append(log.feeds)
+        log.close()
+    assert added[0] == added[1] and not (tmp_path / "link.state").exists()
+    assert (tmp_path / "there" / "log.state").exists()
+
+
+def test_clock_that_is_set_back_delays_a_visit_by_a_day_at_most(world: World, tmp_path: Path) -> None:
+    feeds = WebFeeds([NEWS], tmp_path / "log", HOUR, report=lambda _: None)
+    with closing(feeds.open_log()) as log:
+        log.update(NEWS, due=START + 365 * DAY)
+        world.end = START + 2 * DAY
+        with pytest.raises(Ended):
+            for _ in feeds.rounds(log):
+                pass
+        assert log.end.line == 7 + 2 * 24, "what NEWS showed after a day, and since"
 
 
 def test_log_keeps_what_kafka_has_not_acknowledged(world: World, tmp_path: Path) -> None:
@@ -325,6 +481,45 @@ def test_log_keeps_what_kafka_has_not_acknowledged(world: World, tmp_path: Path)
     assert 0 < log.start.line <= 12 == log.unsent.line
     assert log.path.read_bytes()[log.unsent.offset :].startswith(entry(NEWS, 13, START + 13 * HOUR).line)
     log.close()
+
+
+def test_state_of_a_later_format_stays(world: World, tmp_path: Path) -> None:
+    feeds = WebFeeds([NEWS], tmp_path / "log")
+    feeds.open_log().close()
+    with closing(sqlite3.connect(tmp_path / "log.state")) as state:
+        state.execute("PRAGMA user_version = 2")
+    before = (tmp_path / "log.state").read_bytes()
+    with pytest.raises(InputError, match="has format 2, and this version reads format 1"):
+        feeds.open_log()
+    assert (tmp_path / "log.state").read_bytes() == before
+
+
+def test_state_of_another_log_is_replaced(world: World, tmp_path: Path) -> None:
+    one, two, long = entry(NEWS, 1, START), entry(NEWS, 2, START), entry(NEWS, 10_000, START)
+    for name, entries in (("log", [one, two]), ("other", [long, two, one])):
+        log = WebFeeds([NEWS], tmp_path / name).open_log()
+        log.add(entries[:2] if name == "log" else entries, START)
+        log.save()
+        log.close()
+    (tmp_path / "log.state").replace(tmp_path / "other.state")
+    log = WebFeeds([NEWS], tmp_path / "other").open_log()
+    assert log.end.line == 3 and log.add([one, two, long], START) == 0
+    log.close()
+
+
+def test_damaged_state_says_what_to_do(world: World, tmp_path: Path) -> None:
+    feeds, one = WebFeeds([NEWS], tmp_path / "log"), entry(NEWS, 1, START)
+    log = feeds.open_log()
+    log.add([one], START)
+    log.save()
+    log.close()
+    state = tmp_path / "log.state"
+    data = state.read_bytes()
+    state.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    with pytest.raises(InputError, match=r"Delete it: feeds are read completely once"):
+        feeds.open_log()
+    state.unlink()
+    feeds.open_log().close()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"no SQLite" * 1000], ids=["empty", "JSON", "other"])

@@ -392,6 +392,7 @@ def test_killed_run_that_repeats_loses_and_repeats_nothing(server: FeedServer, t
         (["--feed-log", "log"], "--feed URL"),
         (["--feed", "http://a.example/", "--feed-log", "log", "--every", "soon"], "no duration"),
         (["--feed", "http://a.example/", "--feed-log", "log", "--unique", "log"], "log"),
+        (["--feed", "http://a.example/", "--feed-log", "log", "--every", "16d"], "at least twice --every"),
     ],
 )
 def test_wrong_options(more: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

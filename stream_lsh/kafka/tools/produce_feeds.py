@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 
 from stream_lsh.documents.columns import Fields
 from stream_lsh.embedded.report import Progress
@@ -27,7 +28,8 @@ def send_feeds(
     Raises:
         InputError: the log cannot be used, or no feed could be read. BrokerError, StoreError: as of `Feeder.run`.
     """
-    feeds.open(Fields()).check()
+    with closing(feeds.open(Fields())) as found:
+        found.check()
     log = feeds.open_log()
     try:
         log.read = log.sent
