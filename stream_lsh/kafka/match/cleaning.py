@@ -103,13 +103,17 @@ class Cleaning:
             waiting[entry.place.there // _BLOCK] += int(weights(self._shard.stored.at(rows)[:, FLAGS]).sum())
 
     def _weighed(self) -> int:
-        """The weight of the versions that wait, without those that have left the window."""
+        """The weight of the versions that a snapshot could erase, without those that have left the window. With several
+        shards those wait that were deleted in a block that is not decided."""
         if self._waiting is None:
             self._waiting = Counter()
             self._weigh(self._waiting, queue_entries(self._store))
         for there in [there for there in self._waiting if there < self._shard.first // _BLOCK]:
             del self._waiting[there]
-        return self._waiting.total()
+        shard = self._shard
+        if not shard.limits.late:
+            return self._waiting.total()
+        return sum(weight for there, weight in self._waiting.items() if there < shard.late.first // _BLOCK)
 
     def step(self, now: float, frame: int, deletes: bool) -> Base | None:
         """Do one step. Returns the next snapshot record to be sent, after the changes up to that of `frame`, the last
@@ -192,7 +196,7 @@ class Cleaning:
             del counts
         values, size = dict[bytes, bytes](), 0
         for place in places(self._store):
-            if before <= place.there < last:
+            if before <= place.there <= last:  # a frame may delete and add no row
                 key = name_key(place.name)
                 values[key] = self._store.value(key) or b""
                 size += len(values[key])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from support.kafka import match_play
+from support.kafka import match_play, pipe
 from support.kafka.cleaning_play import Changelog, Owner, copied, followed, seen_marks
 from support.kafka.pipe import BLOCK, Pipe
 from support.kafka.replica_play import (
@@ -239,6 +239,31 @@ def test_texts_beside_representative_rows_stay(tmp_path: Path) -> None:
     (row,) = np.flatnonzero((flags & REPRESENTATIVE != 0) & (flags & ERASED != 0)).tolist()
     live = [at for at in range(row - 30, row + 30) if not flags[at] & (DELETED | REPRESENTATIVE | ERASED)]
     assert all(len(text) for text in shard.texts.read(live, 1 << 20))
+    owner.replica.close()
+
+
+def test_snapshots_have_what_waits_behind_their_last_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame that supersedes a document may add no row to its shard."""
+    monkeypatch.setattr(pipe, "BLOCK", 16)
+    settings = settings_of(**UPDATES, shards=2, decision_lag=32, keep="newest")
+    chance, documents, live = random.Random(4), list[Document](), list[str]()
+    for number in range(162):
+        time = 1000 + number
+        if live and chance.random() < 0.35:
+            documents.append(Document(live.pop(chance.randrange(len(live))), time=time, deleted=True))
+            continue
+        live.append(f"d{number}")
+        text = chance.choice(("a b c d e f g h i j", "k l m n o p q r s t"))
+        documents.append(Document(live[-1], text, time=time - chance.choice((0, 0, 0, 300, 600))))
+    data, wanted = of_shard(settings, match_play.frames(settings, documents, 1), tmp_path, documents)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, shard=1)
+    assert [owner.match(frame) for frame in data] == wanted
+    assert owner.replica.count in {place.there for place in places(owner.replica.store)}
+    assert owner.cycle()[-1].part == ENDS
+    reader = followed(settings, tmp_path / "reader", log, shard=1)
+    assert {place.name for place in places(reader.store)} == {place.name for place in places(owner.replica.store)}
+    reader.close()
     owner.replica.close()
 
 
