@@ -199,6 +199,9 @@ class SequenceStage(Stage):
         while True:
             await self._window_open(1)
             epoch, got = self._relay.epoch, await self._relay.poll()
+            if epoch != self._relay.epoch:  # the records may be those after a new position
+                self._relay.seek(self._relay.positions)
+                continue
             try:
                 for record in got.get(0, ()):
                     if epoch != self._relay.epoch:
@@ -383,13 +386,16 @@ class SequenceStage(Stage):
     async def _send_again(self, seconds: float) -> None:
         """Send the frames again that are not judged, from the checkpoint on. The brokers may have lost frames or
         replies. Shards reply again to a frame that they have, and its bytes are the same."""
+        epoch = self._relay.epoch
         found = (await recorded(self.settings, self.role)).get(self.topics.signatures, {}).get(0)
-        if found is None:
+        if found is None or epoch != self._relay.epoch or not self._relay.positions:
             return
         position, accepted = found[0], Accepted.of(found[1])
         begin = (await self._relay.bounds({0: position}))[0][0]
         async with self._relay.member.working:
-            if not self._relay.positions or self._judged < accepted.last or position < begin:
+            if epoch != self._relay.epoch or not begin <= position < self._relay.positions[0]:
+                return
+            if self._judged < accepted.last:
                 return
             self._relay.member.log.warning(
                 "no frame after the one at %d of %s was judged for %.0f s: sending what follows again, as the brokers "
