@@ -387,7 +387,9 @@ class SequenceStage(Stage):
         """Send the frames again that are not judged, from the checkpoint on. The brokers may have lost frames or
         replies. Shards reply again to a frame that they have, and its bytes are the same."""
         epoch = self._relay.epoch
-        found = (await recorded(self.settings, self.role)).get(self.topics.signatures, {}).get(0)
+        # A checkpoint is true also if its transaction was aborted, and an open one of another role need not end.
+        known = await recorded(self.settings, self.role, "read_uncommitted")
+        found = known.get(self.topics.signatures, {}).get(0)
         if found is None or epoch != self._relay.epoch or not self._relay.positions:
             return
         position, accepted = found[0], Accepted.of(found[1])
