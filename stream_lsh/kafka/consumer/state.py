@@ -87,10 +87,11 @@ async def write(settings: KafkaSettings, role: str, positions: Mapping[TopicPart
         await producer.send_and_wait(Topics.of(settings).state, encode(positions), key_of(role), partition=0)
 
 
-async def recorded(settings: KafkaSettings, role: str) -> Commits:
-    """The positions in a role's records. Raises as `read`."""
+async def recorded(settings: KafkaSettings, role: str, isolation: str | None = None) -> Commits:
+    """The positions in a role's records. isolation: as of `read`, by default what the role's records need. Raises as
+    `read`."""
     found: Commits = {}
-    isolation = "read_uncommitted" if role in PLAIN else "read_committed"
+    isolation = isolation or ("read_uncommitted" if role in PLAIN else "read_committed")
     for key, fields in (await read(settings, isolation)).items():
         if key.partition("/")[0] == role:
             for topic, partition, offset, metadata in fields["positions"]:

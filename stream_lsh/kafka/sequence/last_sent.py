@@ -53,8 +53,9 @@ async def _last_sent(settings: KafkaSettings, target: TopicPartition) -> tuple[i
         records = await between(consumer, target, max(begin, end - 1), end)
     with suppress(FormatError):  # all readers pass over it
         for record in records:
-            if is_part(record.value):
-                return Part.decode(record.value, settings).place.offset, None
-            found = Sequenced.decode(split_frames(record.value, settings)[-1], settings)
+            data = record.value or b""
+            if is_part(data):
+                return Part.decode(data, settings).place.offset, None
+            found = Sequenced.decode(split_frames(data, settings)[-1], settings)
             return found.offset, bytes(found.frame)
     return -1, None

@@ -19,7 +19,8 @@ from contextlib import AsyncExitStack
 from typing import ClassVar
 
 import numpy as np
-from aiokafka import ConsumerRecord
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import GroupAuthorizationFailedError
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import moment
@@ -29,7 +30,7 @@ from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, sho
 from stream_lsh.kafka.client.clients import switch, waited
 from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged_by, judged_so_far
 from stream_lsh.kafka.consumer.delivery import Delivery, delivering
-from stream_lsh.kafka.consumer.position import Reading, place_of
+from stream_lsh.kafka.consumer.position import Reading, committed, place_of
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
 from stream_lsh.kafka.consumer.state import SETTINGS, encode_settings, known_at, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -53,6 +54,10 @@ READING = Reading(
 )  # fmt: skip
 GAP_SECONDS = 30.0  # between two warnings about the same gap
 AGAIN_SECONDS = 30.0  # without a frame judged, after which frames are sent again; each further time twice as long
+UNSEEN = (
+    "the sequencer may not describe the group %s: it does not send frames again that the brokers may have lost. Give "
+    "it that permission"
+)
 
 
 class Window:
@@ -100,6 +105,8 @@ class SequenceStage(Stage):
         self._half = asyncio.Event()  # the window is half full
         self._asked = asyncio.Event()  # the judge's position is new
         self._progress, self._again = time.monotonic(), AGAIN_SECONDS  # the last one of the judge; when to send again
+        self._repeated = -1  # offset of the last frame that was sent again
+        self._blind = False  # may not see what match has read
         self._read_to: tuple[int, str] | None = None  # while frames are sent again: place and facts before
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, probe)
@@ -142,6 +149,7 @@ class SequenceStage(Stage):
         judged = await judged_so_far(self.settings)
         self._done = self._judged = judged.last
         self._progress, self._again, self._read_to = time.monotonic(), AGAIN_SECONDS, None
+        self._repeated = -1
         if judged.last < self._accepted.last:  # an earlier run has sent frames that are not judged yet
             self._window.sent(self._accepted.last, self._accepted.documents - judged.documents)
         if known is None:  # before the commit, which signers wait for: there is one key
@@ -199,6 +207,9 @@ class SequenceStage(Stage):
         while True:
             await self._window_open(1)
             epoch, got = self._relay.epoch, await self._relay.poll()
+            if epoch != self._relay.epoch:  # the records may be those after a new position
+                self._relay.seek(self._relay.positions)
+                continue
             try:
                 for record in got.get(0, ()):
                     if epoch != self._relay.epoch:
@@ -374,29 +385,52 @@ class SequenceStage(Stage):
                 await asyncio.sleep(pause)
             now = time.monotonic()
             if self._judged > before or not len(self._window):
-                self._progress, self._again = now, AGAIN_SECONDS
+                self._progress = now
+                if self._judged >= self._repeated:
+                    self._again = AGAIN_SECONDS
             elif now > self._progress + self._again:
-                await self._send_again(now - self._progress)
-                self._progress, self._again = now, 2 * self._again
+                if await self._all_matched():
+                    await self._send_again(now - self._progress)
+                self._progress = now
             self.probe.in_flight(len(self._window))
+
+    async def _all_matched(self) -> bool:
+        """Whether match has read all of `frames`, so that the judge waits for records that may be lost."""
+        topics = self.topics
+        shards = [TopicPartition(topics.frames, shard) for shard in range(self.settings.shards)]
+        ends = await self._relay.member.consumer.end_offsets(shards)
+        try:
+            read = await committed(self._relay.admin, topics.group("match"), topics.frames)
+        except GroupAuthorizationFailedError:
+            if not self._blind:
+                self._relay.member.log.warning(UNSEEN, topics.group("match"))
+            self._blind = True
+            return False
+        return all(read.get(shard.partition, (0, ""))[0] >= end for shard, end in ends.items())
 
     async def _send_again(self, seconds: float) -> None:
         """Send the frames again that are not judged, from the checkpoint on. The brokers may have lost frames or
         replies. Shards reply again to a frame that they have, and its bytes are the same."""
-        found = (await recorded(self.settings, self.role)).get(self.topics.signatures, {}).get(0)
-        if found is None:
+        epoch = self._relay.epoch
+        # A checkpoint is true also if its transaction was aborted, and an open one of another role need not end.
+        known = await recorded(self.settings, self.role, "read_uncommitted")
+        found = known.get(self.topics.signatures, {}).get(0)
+        if found is None or epoch != self._relay.epoch or not self._relay.positions:
             return
         position, accepted = found[0], Accepted.of(found[1])
         begin = (await self._relay.bounds({0: position}))[0][0]
         async with self._relay.member.working:
-            if not self._relay.positions or self._judged < accepted.last or position < begin:
+            if epoch != self._relay.epoch or not begin <= position < self._relay.positions[0]:
+                return
+            if self._judged < accepted.last:
                 return
             self._relay.member.log.warning(
-                "no frame after the one at %d of %s was judged for %.0f s: sending what follows again, as the brokers "
-                "may have lost records of %s or %s", self._judged, self.topics.signatures, seconds, self.topics.frames,
-                self.topics.matches,
+                "no frame after the one at %d of %s was judged for %.0f s: sending what follows again. Match or judge "
+                "does not answer, or the brokers may have lost records of %s or %s",
+                self._judged, self.topics.signatures, seconds, self.topics.frames, self.topics.matches,
             )  # fmt: skip
             self._relay.epoch += 1  # what was read is read again
+            self._again, self._repeated = 2 * self._again, max(self._repeated, self._accepted.last)
             self._read_to = self._read_to or (self._relay.positions[0], self._accepted.metadata())
             self._done, self._accepted, self._together = self._judged, accepted, Together()
             self._next, self._window = None, Window(self.settings.decision_lag)

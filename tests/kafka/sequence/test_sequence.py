@@ -303,6 +303,15 @@ async def test_a_frame_that_was_sent_and_that_signatures_has_lost_stops_it(make:
 
 
 @simulated()
+async def test_it_begins_though_the_last_record_of_frames_has_no_value(make: Make) -> None:
+    settings = await make(partitions=1)
+    await sign(settings, [frame(settings, (0, 0, 1, STARTS))])
+    await send(settings, Topics.of(settings).frames, [None], key=b"key")
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, 1)
+
+
+@simulated()
 @pytest.mark.parametrize("deleted", [0, 2])
 async def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: Make, deleted: int) -> None:
     settings = await make(partitions=1, begin=False)

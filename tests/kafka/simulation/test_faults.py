@@ -22,6 +22,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.position import commit_alone, offset_lost
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.run.restarts import Failed
+from stream_lsh.kafka.sequence import stage
 
 PARTITIONS = 2
 N = 30
@@ -271,3 +272,40 @@ async def test_frames_that_take_the_place_of_lost_ones_are_signed_again(world: W
     await pipeline.finish([*workers.values()], ENOUGH)
     pipeline.check()
     assert any("sim.signatures has lost frames that were acknowledged" in one for one in world.warnings)
+
+
+@pytest.mark.long
+@simulated(seeds=2, most=12, nodes=3)
+async def test_frames_that_are_sent_again_leave_none_out(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents come while the sequencer begins again at its checkpoint, several times. It does not while match has
+    frames to read: these are not lost."""
+    monkeypatch.setattr(stage, "AGAIN_SECONDS", 3.0)
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas"], partitions=TWO, frame_documents=4,
+        decision_lag=64,
+    )  # fmt: skip
+    await pipeline.create_topics()
+    workers = {role: pipeline.start(role) for role in ROLES}
+    history = plain.history(FEW + 36, TWO, world.seed)
+    await pipeline.feed(history[:FEW], PACE)
+    await pipeline.finish([*workers.values()], ENOUGH)
+
+    def again() -> bool:
+        return any("sending what follows again" in one for one in world.warnings)
+
+    workers["match"].process.kill()
+    await pipeline.feed(history[FEW : FEW + 4], PACE)
+    await asyncio.sleep(30)
+    assert not again()
+    workers["match"] = pipeline.start("match", folder=workers["match"].folder)
+    workers["judge"].process.kill()
+    await pipeline.feed(history[FEW + 4 : FEW + 20], PACE)
+    await pipeline.feed(history[FEW + 20 : FEW + 28], world.chance.uniform(0.2, 0.5))
+    assert again()
+    workers["judge"] = pipeline.start("judge", folder=workers["judge"].folder)
+    await pipeline.feed(history[FEW + 28 :], PACE)
+    await pipeline.finish([*workers.values()], 2 * ENOUGH)
+    await asyncio.sleep(5)  # a transaction ends in one partition after the other
+    pipeline.check()
