@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError, UnknownTopicOrPartitionError
+from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError, KafkaError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
@@ -47,6 +48,12 @@ FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # avoids
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
 PAUSE, LONGEST_PAUSE = 0.1, 0.3  # seconds between two small transactions: per partition, and at most
 QUIET_SECONDS = 3.0  # after which positions are committed that only transaction markers have moved
+LONGEST_QUIET = 300.0  # seconds between two looks for lost verdicts, while nothing changes
+AFTER_TIMEOUT = 10.0  # seconds in which a broker ends a transaction whose timeout is over
+UNSEEN = (
+    "forward sees no commits of sequence and judge: it does not notice verdicts that %s has lost at its end. Give it "
+    "describe on the topics signatures and matches, and on the groups sequence and judge"
+)
 OPEN = (
     "%s, partition %d: the judge has committed the transaction at offset %d, and it stays open: the brokers have lost "
     "its end. Its documents are in no output until it ends: abort it with kafka-transactions.sh"
@@ -85,7 +92,7 @@ class ForwardStage(Stage):
         self._sources: dict[int, SourcePartition] = {}
         self._open = AsyncExitStack()  # what is open during an assignment
         self._looked = 0.0
-        self._asked = 0.0
+        self._blind = False  # may not see what is judged
         self._judged: dict[TopicPartition, _AllJudged] = {}  # by partition of verdicts
         self._unreadable = Unreadable(settings, probe)
 
@@ -96,7 +103,12 @@ class ForwardStage(Stage):
             "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip
-        await self._member.run(stop, self._step, **options)
+        self._watching = asyncio.create_task(self._watch())
+        try:
+            await self._member.run(stop, self._step, **options)
+        finally:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
 
     @property
     def _consumer(self) -> AIOKafkaConsumer:
@@ -112,6 +124,8 @@ class ForwardStage(Stage):
         for source in list(self._sources.values()):
             if source.task is not None and source.task.done():
                 source.task.result()
+        if self._watching.done():
+            self._watching.result()
         if found is None:
             return
         await self._feed(found)
@@ -306,38 +320,70 @@ class ForwardStage(Stage):
                     async with asyncio.timeout(1):
                         documents = {place: await consumer.position(place) for place in quiet}
                         source.reached(documents, await consumer.position(source.verdicts))
-        await self._look_for_lost_verdicts(now)
 
-    async def _look_for_lost_verdicts(self, now: float) -> None:
+    # -- lost verdicts ----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
         """Find documents that wait for a verdict, although the judge has judged all documents up to them, and every
         verdict was read that there was then. Nothing may ever follow that shows the loss."""
-        waiting = {source.verdicts: source for source in self._sources.values() if source.waits(now - QUIET_SECONDS)}
-        self._judged = {place: found for place, found in self._judged.items() if place in waiting}
-        if not waiting or now < self._asked + QUIET_SECONDS:
-            return
-        self._asked = now
-        async with admin(self.settings) as client:
-            try:
-                known, judged = await sequenced(client, self._topics), await judged_by(client, self._topics)
-            except GroupAuthorizationFailedError:
-                return
-        async with reading(self.settings, isolation_level="read_uncommitted") as consumer:
-            ends = await consumer.end_offsets([*waiting])  # with what open transactions have written
-        for place, source in waiting.items():
-            found = self._judged.pop(place, None)
-            if found is None and known is not None and judged.last >= known[1].last:
-                self._judged[place] = _AllJudged(known[1].positions, ends[place], now)
-            if found is None:
+        while True:
+            await asyncio.sleep(QUIET_SECONDS)
+            if not self._waiting():
                 continue
-            found.end = min(found.end, ends[place])  # lower than before if the topic has lost its tail since
-            with suppress(IllegalStateError):  # given away meanwhile
-                if (position := await self._consumer.position(place)) >= found.end:
-                    source.judged(found.accepted)
-                    continue
-                self._judged[place] = found
-                if now > found.since + self.settings.transaction_timeout_ms / 1000:
-                    log.warning(OPEN, *place, position)
-                    found.since = math.inf
+            uncommitted = {"isolation_level": "read_uncommitted"}  # with what open transactions have written
+            try:
+                async with admin(self.settings) as client, reading(self.settings, **uncommitted) as consumer:
+                    await self._look_for_lost_verdicts(client, consumer)
+            except GroupAuthorizationFailedError:
+                log.warning(UNSEEN, self._topics.verdicts)
+                return
+            except (KafkaError, OSError, StoreError) as error:  # other parts of the role notice what stays
+                log.debug("cannot see what is judged: %s", error)
+
+    def _waiting(self) -> dict[TopicPartition, SourcePartition]:
+        """The source partitions in which documents wait, by their partition of verdicts."""
+        since = time.monotonic() - QUIET_SECONDS
+        return {source.verdicts: source for source in self._sources.values() if source.waits(since)}
+
+    async def _look_for_lost_verdicts(self, client: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
+        pause = QUIET_SECONDS
+        while True:
+            waiting, before = self._waiting(), self._judged.keys()
+            self._judged = {place: found for place, found in self._judged.items() if place in waiting}
+            if waiting:
+                known, judged = await sequenced(client, self._topics), await judged_by(client, self._topics)
+                ends = await consumer.end_offsets([*waiting])
+                if not self._blind and (known is None or judged.last < 0) and any(ends.values()):
+                    log.warning(UNSEEN, self._topics.verdicts)
+                    self._blind = True
+                accepted = known[1].positions if known is not None and judged.last >= known[1].last else None
+                for place, source in waiting.items():
+                    await self._compare(source, accepted, ends[place])
+            pause = QUIET_SECONDS if not waiting or self._judged.keys() != before else min(LONGEST_QUIET, 2 * pause)
+            await asyncio.sleep(pause)
+
+    async def _compare(self, source: SourcePartition, accepted: Mapping[int, int] | None, end: int) -> None:
+        """Compare what was judged with the verdicts.
+
+        Args:
+            accepted: positions of source partitions, if all documents before them had a verdict before `end` was read.
+            end: of the partition of verdicts.
+        """
+        place, now = source.verdicts, time.monotonic()
+        if (found := self._judged.get(place)) is None:
+            if accepted is not None:
+                self._judged[place] = _AllJudged(accepted, end, now)
+            return
+        found.end = min(found.end, end)  # lower than before if the topic has lost its tail since
+        with suppress(IllegalStateError):  # given away meanwhile
+            if (position := await self._consumer.position(place)) >= found.end:
+                self._judged.pop(place, None)
+                source.judged(found.accepted)
+                return
+            late = now > found.since + self.settings.transaction_timeout_ms / 1000 + AFTER_TIMEOUT
+            if late and (await self._consumer.end_offsets([place]))[place] < found.end:  # read_committed
+                log.warning(OPEN, *place, position)
+                found.since = math.inf
 
 
 class _Common:
