@@ -113,7 +113,7 @@ class Cleaning:
         shard = self._shard
         if not shard.limits.late:
             return self._waiting.total()
-        return sum(weight for there, weight in self._waiting.items() if there < shard.late.first // _BLOCK)
+        return sum(weight for there, weight in self._waiting.items() if there * _BLOCK < shard.late.first)
 
     def step(self, now: float, frame: int, deletes: bool) -> Base | None:
         """Do one step. Returns the next snapshot record to be sent, after the changes up to that of `frame`, the last
