@@ -10,9 +10,9 @@ The engine gets NumPy arrays and an index on disk, with the signature that `stre
 faiss gets batches of the same size: each is searched (the 10 nearest, then the threshold), compared within itself by a
 matrix product, and what was not found is added; it works in memory, with all cores, and is written to a file once at
 the end; one that takes longer than `--peer-seconds` is stopped there, and what the engine did with as many documents
-stands beside it. Recall: of a sample of the near-copies (nobody
-else is within the threshold of anybody), those that were dropped among those for which, by exhaustive comparison, the
-very same system had kept one within the threshold before. Precision: of the pairs named, those within the threshold.
+stands beside it. Recall: of a sample of the near-copies (no other documents are within the threshold of each other),
+those that were dropped among those for which, by exhaustive comparison, the very same system had kept one within the
+threshold before. Precision: of the pairs named, those within the threshold.
 Memory: what the process has more at the end of the feed than before it, files not counted. CPU: of all threads; it
 says more than the speed where the machine has something else to do.
 

@@ -12,7 +12,7 @@ from support.simulation.cluster import Cluster
 from support.simulation.coverage import Triple
 from support.simulation.faults import Faults, aims
 from support.simulation.network import GOOD, Fault, Outcome
-from support.simulation.pipeline import ROLES, Pipeline
+from support.simulation.pipeline import ROLES, Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.shrinking import Schedule
 from support.simulation.world import Process, World
@@ -186,6 +186,24 @@ AWAY = {"signatures": "sequence", "frames": "match", "matches": "judge", "verdic
 """Topics between two roles, and their reader."""
 
 
+async def with_unclean_elections(
+    world: World, cluster: Cluster, shards: int = 1
+) -> tuple[Pipeline, dict[str, Worker], list[plain.Record]]:
+    """A pipeline whose topics may lose acknowledged records; a worker of each role; and the documents, of which the
+    first FEW have their verdicts."""
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas", "unclean.leader.election.enable"],
+        partitions=TWO, frame_documents=4, decision_lag=16, shards=shards,
+    )  # fmt: skip
+    await pipeline.create_topics()
+    workers = {role: pipeline.start(role) for role in ROLES}
+    history = plain.history(FEW + LATER, TWO, world.seed)
+    await pipeline.feed(history[:FEW], PACE)
+    await pipeline.finish([*workers.values()], ENOUGH)
+    await asyncio.sleep(5)
+    return pipeline, workers, history
+
+
 @pytest.mark.long
 @pytest.mark.limit(1800)
 @simulated(seeds=2, most=32, nodes=3)
@@ -196,16 +214,7 @@ async def test_a_lost_tail_is_sent_again_or_named_though_nothing_follows(world: 
     topic = list(AWAY)[seed % len(AWAY)]
     role, killed, again, shards = AWAY[topic], seed // 4 % 2 == 0, seed // 8 % 2 == 0, 1 + seed // 16 % 2
     writer = ROLES[ROLES.index(role) - 1]
-    pipeline = Pipeline(
-        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas", "unclean.leader.election.enable"],
-        partitions=TWO, frame_documents=4, decision_lag=16, shards=shards,
-    )  # fmt: skip
-    await pipeline.create_topics()
-    workers = {one: pipeline.start(one) for one in ROLES}
-    history = plain.history(FEW + LATER, TWO, world.seed)
-    await pipeline.feed(history[:FEW], PACE)
-    await pipeline.finish([*workers.values()], ENOUGH)
-    await asyncio.sleep(5)
+    pipeline, workers, history = await with_unclean_elections(world, cluster, shards)
     logs = cluster.topics[getattr(pipeline.topics, topic)].logs
     read = [log.end for log in logs]
     workers[role].process.kill() if killed else workers[role].process.freeze()
@@ -252,16 +261,7 @@ async def test_a_lost_tail_is_sent_again_or_named_though_nothing_follows(world: 
 async def test_frames_that_take_the_place_of_lost_ones_are_signed_again(world: World, cluster: Cluster) -> None:
     """Signatures lose frames that are judged. Later frames take their offsets while the sequencer is away, so it never
     reads these. Found by `test_lost_records_are_named`: the documents had no verdict, and nothing said so."""
-    pipeline = Pipeline(
-        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas", "unclean.leader.election.enable"],
-        partitions=TWO, frame_documents=4, decision_lag=16,
-    )  # fmt: skip
-    await pipeline.create_topics()
-    workers = {role: pipeline.start(role) for role in ROLES}
-    history = plain.history(FEW + LATER, TWO, world.seed)
-    await pipeline.feed(history[:FEW], PACE)
-    await pipeline.finish([*workers.values()], ENOUGH)
-    await asyncio.sleep(5)
+    pipeline, workers, history = await with_unclean_elections(world, cluster)
     workers["sequence"].process.kill()
     (log,) = cluster.topics[pipeline.topics.signatures].logs
     end = log.end
