@@ -14,8 +14,12 @@ test:
 test-long:
 	$(BIN)/pytest -m long -n 5 --dist loadgroup
 
+# CI tests the installed package, and .venv has the sources.
 nightly:
-	$(BIN)/python .ci/nightly.py
+	python3 -m venv .venv-nightly
+	.venv-nightly/bin/pip install --quiet --disable-pip-version-check '.[dev,bench]'
+	npm install --silent --no-save --prefix .venv-nightly axe-core@4.14.1
+	.venv-nightly/bin/python .ci/nightly.py
 
 lint:
 	$(BIN)/ruff check .

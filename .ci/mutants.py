@@ -107,7 +107,7 @@ class Copy:
         self.work = out.resolve().with_suffix(".work")
         self.tree, self.python, self.limit = self.work / "project", python, limit
         shutil.rmtree(self.tree, ignore_errors=True)
-        shutil.copytree(tree, self.tree, ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__"))
+        shutil.copytree(tree, self.tree, ignore=shutil.ignore_patterns(".git", ".venv*", ".*_cache", "__pycache__"))
         if (tree.parent / "shared").exists() and not (self.work / "shared").exists():
             (self.work / "shared").symlink_to((tree.parent / "shared").resolve())
         paths = {"PYTHONPATH": self.tree, "XDG_CACHE_HOME": self.work / "cache", "TMPDIR": self.work / "tmp"}
