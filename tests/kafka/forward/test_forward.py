@@ -190,7 +190,8 @@ def plain_documents(number: int) -> list[Written]:
 
 async def write_bare_verdicts(settings: KafkaSettings, documents: list[Written]) -> None:
     """Without markers of transactions between them: offsets are counted here."""
-    await send(settings, Topics.of(settings).verdicts, [verdict(settings, document) for document in documents])
+    topics = Topics.of(settings)
+    await send(settings, topics.verdicts, [verdict(topics.documents, document) for document in documents])
 
 
 async def scene(make: Make, lost: str) -> tuple[KafkaSettings, list[Written], str]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.structs import TopicPartition
 
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from support.kafka.stages import records, until_committed
+from support.kafka.stages import records_of, until_committed
 
 PARTITIONS = 3
 NOW = int(time.time() * 1000)  # retention goes by the documents' own timestamps: older ones may be deleted at any time
@@ -39,7 +40,7 @@ async def write_documents(
     settings: KafkaSettings, number: int, seed: int = 1, partitions: int = PARTITIONS
 ) -> list[Written]:
     """Documents of all sorts, some in transactions that are committed or aborted."""
-    chance, found = random.Random(seed), []
+    chance, found, topic = random.Random(seed), [], Topics.of(settings).documents
     async with (
         AIOKafkaProducer(**client_options(settings)) as plain,
         AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}.feed") as transactional,
@@ -64,9 +65,8 @@ async def write_documents(
                 timestamp = NOW - chance.randrange(10**6)
                 partition = chance.randrange(partitions)
                 future = await producer.send(
-                    Topics.of(settings).documents, value, key=key, partition=partition, headers=headers,
-                    timestamp_ms=timestamp,
-                )  # fmt: skip
+                    topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp
+                )
                 written.append((future, key, value, headers, timestamp, kind))
             for future, key, value, headers, timestamp, kind in written:
                 at = await future
@@ -78,10 +78,9 @@ async def write_documents(
     return sorted(found, key=lambda written: (written.partition, written.offset))
 
 
-def verdict(settings: KafkaSettings, document: Written) -> bytes:
-    source = {
-        "topic": Topics.of(settings).documents, "partition": document.partition, "offset": document.offset,
-    }  # fmt: skip
+def verdict(topic: str, document: Written) -> bytes:
+    """The verdict on a document of a topic."""
+    source = {"topic": topic, "partition": document.partition, "offset": document.offset}
     value = {"id": "x", "kind": document.kind, "matches": [], "source": source}
     if document.kind == "rejected":
         value |= {"reason": "not_json", "detail": f"ä {document.offset}"}
@@ -100,12 +99,13 @@ async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> 
 async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written]) -> None:
     """Verdicts as a judge writes them: by partition in order, in rounds."""
     options = {**client_options(settings), "transactional_id": f"{settings.topic_prefix}.play"}
+    topics = Topics.of(settings)
     async with AIOKafkaProducer(**options) as producer:
         for start in range(0, len(documents), 50):
             await producer.begin_transaction()
             for document in documents[start : start + 50]:
-                value = verdict(settings, document)
-                await producer.send(Topics.of(settings).verdicts, value, partition=document.partition)
+                value = verdict(topics.documents, document)
+                await producer.send(topics.verdicts, value, partition=document.partition)
             await producer.commit_transaction()
 
 
@@ -128,11 +128,14 @@ def expected(
 
 
 async def check(settings: KafkaSettings, documents: Sequence[Written], partitions: int = PARTITIONS) -> None:
-    for partition in range(partitions):
-        for topic, rows in expected(settings, documents, partition).items():
-            found = await records(settings, topic, partition, "read_committed")
-            got = [(record.key, record.value, list(record.headers), record.timestamp) for record in found]
-            assert got == rows, (topic, partition)
+    rows = {
+        TopicPartition(topic, partition): rows
+        for partition in range(partitions)
+        for topic, rows in expected(settings, documents, partition).items()
+    }
+    for place, found in (await records_of(settings, list(rows), "read_committed")).items():
+        got = [(record.key, record.value, list(record.headers), record.timestamp) for record in found]
+        assert got == rows[place], place
 
 
 async def until_forwarded(settings: KafkaSettings, documents: Sequence[Written]) -> None:

@@ -74,17 +74,25 @@ async def records(
 ) -> list[ConsumerRecord]:
     """All records that are in a partition now; those of `read_committed` when no transaction hides any."""
     place = TopicPartition(topic, partition)
+    return (await records_of(settings, [place], isolation))[place]
+
+
+async def records_of(
+    settings: KafkaSettings, places: Sequence[TopicPartition], isolation: str = "read_uncommitted"
+) -> dict[TopicPartition, list[ConsumerRecord]]:
+    """The same of several partitions, by one consumer."""
     if isolation == "read_committed":
-        await settled(settings.bootstrap_servers, topic)
+        await settled(settings.bootstrap_servers, *dict.fromkeys(place.topic for place in places))
     async with AIOKafkaConsumer(
         **client_options(settings), max_partition_fetch_bytes=8 << 20, isolation_level=isolation
     ) as consumer:
-        consumer.assign([place])
-        await consumer.seek_to_beginning(place)
-        end = (await consumer.end_offsets([place]))[place]
-        found: list[ConsumerRecord] = []
-        while await consumer.position(place) < end:
-            found += (await consumer.getmany(timeout_ms=1000)).get(place, [])
+        consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
+        ends = await consumer.end_offsets(places)
+        found: dict[TopicPartition, list[ConsumerRecord]] = {place: [] for place in places}
+        while waiting := [place for place in places if await consumer.position(place) < ends[place]]:
+            for place, batch in (await consumer.getmany(*waiting, timeout_ms=1000)).items():
+                found[place] += batch
         return found
 
 
