@@ -9,34 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError, KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.client.reading import reading
-from stream_lsh.kafka.consumer.decided import judged_by
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.state import Commits, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
+from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
+from stream_lsh.kafka.forward.lost_verdicts import LostVerdicts
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
 from stream_lsh.kafka.names import OVERHEAD, Topics, wanted
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
-from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import limits_of
 
@@ -48,31 +42,6 @@ FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # avoids
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
 PAUSE, LONGEST_PAUSE = 0.1, 0.3  # seconds between two small transactions: per partition, and at most
 QUIET_SECONDS = 3.0  # after which positions are committed that only transaction markers have moved
-LONGEST_QUIET = 300.0  # seconds between two looks for lost verdicts, while nothing changes
-AFTER_TIMEOUT = 10.0  # seconds in which a broker ends a transaction whose timeout is over
-UNSEEN = (
-    "forward sees no commits of sequence and judge: it does not notice verdicts that %s has lost at its end. Give it "
-    "describe on the topics signatures and matches, and on the groups sequence and judge"
-)
-OPEN = (
-    "%s, partition %d: the judge has committed the transaction at offset %d, and it stays open: the brokers have lost "
-    "its end. Its documents are in no output until it ends: abort it with kafka-transactions.sh"
-)
-
-
-@dataclass(slots=True)
-class _AllJudged:
-    """What was judged at a time.
-
-    Attributes:
-        accepted: positions of source partitions. All documents before them had a verdict.
-        end: of the partition of verdicts, read after that.
-        since: when, by the monotonic clock.
-    """
-
-    accepted: Mapping[int, int]
-    end: int
-    since: float
 
 
 class ForwardStage(Stage):
@@ -92,8 +61,7 @@ class ForwardStage(Stage):
         self._sources: dict[int, SourcePartition] = {}
         self._open = AsyncExitStack()  # what is open during an assignment
         self._looked = 0.0
-        self._blind = False  # may not see what is judged
-        self._judged: dict[TopicPartition, _AllJudged] = {}  # by partition of verdicts
+        self._lost = LostVerdicts(settings, self._member, self._sources)
         self._unreadable = Unreadable(settings, probe)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -103,7 +71,7 @@ class ForwardStage(Stage):
             "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip
-        self._watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._lost.watch())
         try:
             await self._member.run(stop, self._step, **options)
         finally:
@@ -272,8 +240,10 @@ class ForwardStage(Stage):
         return {source.verdicts: (0, "")}
 
     async def _give_up(self) -> None:
-        sources, self._sources, self._judged = self._sources, {}, {}
-        await asyncio.gather(*(source.close() for source in sources.values()))
+        sources = [*self._sources.values()]
+        self._sources.clear()
+        self._lost.forget()
+        await asyncio.gather(*(source.close() for source in sources))
         await self._open.aclose()
 
     # -- deleted records --------------------------------------------------------------------------------------------
@@ -309,7 +279,7 @@ class ForwardStage(Stage):
     async def _look(self, now: float) -> None:
         """Report lag, and commit the positions of quiet partitions."""
         consumer = self._consumer
-        for partition, source in self._sources.items():
+        for partition, source in list(self._sources.items()):
             if not {*source.places} <= self._member.assigned:
                 continue
             self.probe.lag(partition, self._member.lag(source.verdicts, source.needed))
@@ -320,108 +290,3 @@ class ForwardStage(Stage):
                     async with asyncio.timeout(1):
                         documents = {place: await consumer.position(place) for place in quiet}
                         source.reached(documents, await consumer.position(source.verdicts))
-
-    # -- lost verdicts ----------------------------------------------------------------------------------------------
-
-    async def _watch(self) -> None:
-        """Find documents that wait for a verdict, although the judge has judged all documents up to them, and every
-        verdict was read that there was then. Nothing may ever follow that shows the loss."""
-        while True:
-            await asyncio.sleep(QUIET_SECONDS)
-            if not self._waiting():
-                continue
-            uncommitted = {"isolation_level": "read_uncommitted"}  # with what open transactions have written
-            try:
-                async with admin(self.settings) as client, reading(self.settings, **uncommitted) as consumer:
-                    await self._look_for_lost_verdicts(client, consumer)
-            except GroupAuthorizationFailedError:
-                log.warning(UNSEEN, self._topics.verdicts)
-                return
-            except (KafkaError, OSError, StoreError) as error:  # other parts of the role notice what stays
-                log.debug("cannot see what is judged: %s", error)
-
-    def _waiting(self) -> dict[TopicPartition, SourcePartition]:
-        """The source partitions in which documents wait, by their partition of verdicts."""
-        since = time.monotonic() - QUIET_SECONDS
-        return {source.verdicts: source for source in self._sources.values() if source.waits(since)}
-
-    async def _look_for_lost_verdicts(self, client: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
-        pause = QUIET_SECONDS
-        while True:
-            waiting, before = self._waiting(), self._judged.keys()
-            self._judged = {place: found for place, found in self._judged.items() if place in waiting}
-            if waiting:
-                known, judged = await sequenced(client, self._topics), await judged_by(client, self._topics)
-                ends = await consumer.end_offsets([*waiting])
-                if not self._blind and (known is None or judged.last < 0) and any(ends.values()):
-                    log.warning(UNSEEN, self._topics.verdicts)
-                    self._blind = True
-                accepted = known[1].positions if known is not None and judged.last >= known[1].last else None
-                for place, source in waiting.items():
-                    await self._compare(source, accepted, ends[place])
-            pause = QUIET_SECONDS if not waiting or self._judged.keys() != before else min(LONGEST_QUIET, 2 * pause)
-            await asyncio.sleep(pause)
-
-    async def _compare(self, source: SourcePartition, accepted: Mapping[int, int] | None, end: int) -> None:
-        """Compare what was judged with the verdicts.
-
-        Args:
-            accepted: positions of source partitions, if all documents before them had a verdict before `end` was read.
-            end: of the partition of verdicts.
-        """
-        place, now = source.verdicts, time.monotonic()
-        if (found := self._judged.get(place)) is None:
-            if accepted is not None:
-                self._judged[place] = _AllJudged(accepted, end, now)
-            return
-        found.end = min(found.end, end)  # lower than before if the topic has lost its tail since
-        with suppress(IllegalStateError):  # given away meanwhile
-            if (position := await self._consumer.position(place)) >= found.end:
-                self._judged.pop(place, None)
-                source.judged(found.accepted)
-                return
-            late = now > found.since + self.settings.transaction_timeout_ms / 1000 + AFTER_TIMEOUT
-            if late and (await self._consumer.end_offsets([place]))[place] < found.end:  # read_committed
-                log.warning(OPEN, *place, position)
-                found.since = math.inf
-
-
-class _Common:
-    """A cluster in which every topic has the same partitions."""
-
-    def __init__(self, partitions: set[int]) -> None:
-        self._partitions = partitions
-
-    def partitions_for_topic(self, _: str) -> set[int]:
-        return self._partitions
-
-
-class PairedAssignor(RangePartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
-    """A range assignor that treats topics together.
-
-    Kafka's range assignor assigns each topic separately. While documents has more partitions than verdicts, a member
-    would get different partitions of the two. A partition is assigned if verdicts has it, and a documents topic.
-
-    It has the name of Kafka's assignor: workers of an earlier revision know only that one. Offering both does not work:
-    aiokafka joins the group once per assignor, and two members may expel each other for minutes.
-    """
-
-    verdicts: ClassVar[str]
-
-    @classmethod
-    def by(cls, verdicts: str) -> type[PairedAssignor]:
-        """The assignor for a topic of verdicts."""
-        return type(cls.__name__, (cls,), {"verdicts": verdicts})
-
-    @classmethod
-    def assign(cls, cluster: Any, members: Mapping[str, Any]) -> Any:
-        """A share for each member, as `RangePartitionAssignor`."""
-        topics = {topic for member in members.values() for topic in member.subscription}
-        there = {topic: set(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        judged = there.get(cls.verdicts, set())
-        common = judged & set[int]().union(*(there[topic] for topic in topics - {cls.verdicts}))
-        found = super().assign(_Common(common), members)
-        for member, share in [*found.items()]:
-            mine = [(topic, [p for p in partitions if p in there[topic]]) for topic, partitions in share.assignment]
-            found[member] = ConsumerProtocolMemberAssignment(share.version, mine, share.user_data)
-        return found

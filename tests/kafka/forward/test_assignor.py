@@ -5,7 +5,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_lsh.kafka.forward.stage import PairedAssignor
+from stream_lsh.kafka.forward.assignor import PairedAssignor
 
 TOPICS = ("documents", "verdicts")
 ASSIGNOR = PairedAssignor.by("verdicts")

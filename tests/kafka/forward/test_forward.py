@@ -1,14 +1,17 @@
 """Forward in a simulated Kafka, and killed on a real one: unique documents, once and in order; a loss is said."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import RecordsToDelete
+from aiokafka.errors import KafkaConnectionError
 from support.kafka.brokers import Make, settings_for
 from support.kafka.forward_play import (
     NOW,
@@ -40,7 +43,7 @@ from support.simulation.runner import simulated
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.forward import partition
+from stream_lsh.kafka.forward import lost_verdicts, partition
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
@@ -282,6 +285,31 @@ async def test_a_topic_that_was_made_anew(make: Make) -> None:
 
 
 KEYS, NUMBER = 7, 40
+
+
+@simulated()
+async def test_lost_verdicts_are_looked_for_less_often_while_brokers_refuse(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+
+    def refused(_: KafkaSettings) -> None:
+        tried.append(time.monotonic())
+        raise KafkaConnectionError
+
+    class Waiting:
+        verdicts = TopicPartition("verdicts", 0)
+
+        def waits(self, _: float) -> bool:
+            return True
+
+    monkeypatch.setattr(lost_verdicts, "admin", refused)
+    member: Any = None  # of a group: none is asked
+    sources: Any = {0: Waiting()}
+    watching = asyncio.create_task(lost_verdicts.LostVerdicts(await make(), member, sources).watch())
+    await asyncio.sleep(1500)
+    watching.cancel()
+    assert [round(b - a) for a, b in pairwise(tried)] == [6, 12, 24, 48, 96, 192, 300, 300, 300]
 
 
 @pytest.fixture
