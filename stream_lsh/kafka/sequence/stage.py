@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import ClassVar
@@ -37,6 +36,7 @@ from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
+from stream_lsh.kafka.sequence.in_flight import Repeat, Window
 from stream_lsh.kafka.sequence.last_sent import check_last_sent
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sent_to_shards
 from stream_lsh.kafka.sequence.together import Together
@@ -53,41 +53,11 @@ READING = Reading(
     "again as far as they are still there. Raise retention_hours.",
 )  # fmt: skip
 GAP_SECONDS = 30.0  # between two warnings about the same gap
-AGAIN_SECONDS = 30.0  # without a frame judged, after which frames are sent again; each further time twice as long
+AGAIN_SECONDS = 30.0  # without a frame judged, after which frames are sent again
 UNSEEN = (
     "the sequencer may not describe the group %s: it does not send frames again that the brokers may have lost. Give "
     "it that permission"
 )
-
-
-class Window:
-    """Documents in flight to the judge, frame by frame. At least one frame may be in flight, even above the limit."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._ahead: deque[tuple[int, int]] = deque()
-        self.documents = 0
-
-    def __len__(self) -> int:
-        return len(self._ahead)
-
-    def room(self, documents: int) -> bool:
-        """Whether a frame of so many documents may be sent."""
-        return not self.documents or self.documents + documents <= self._most
-
-    @property
-    def half(self) -> bool:
-        """Whether it is time to ask for the judge's position."""
-        return 2 * self.documents >= self._most
-
-    def sent(self, offset: int, documents: int) -> None:
-        self._ahead.append((offset, documents))
-        self.documents += documents
-
-    def complete(self, last: int) -> None:
-        """The judge has complete replies up to the frame at this offset."""
-        while self._ahead and self._ahead[0][0] <= last:
-            self.documents -= self._ahead.popleft()[1]
 
 
 class SequenceStage(Stage):
@@ -104,10 +74,8 @@ class SequenceStage(Stage):
         self._together = Together()
         self._half = asyncio.Event()  # the window is half full
         self._asked = asyncio.Event()  # the judge's position is new
-        self._progress, self._again = time.monotonic(), AGAIN_SECONDS  # the last one of the judge; when to send again
-        self._repeated = -1  # offset of the last frame that was sent again
+        self._repeat = Repeat(time.monotonic(), AGAIN_SECONDS)
         self._blind = False  # may not see what match has read
-        self._read_to: tuple[int, str] | None = None  # while frames are sent again: place and facts before
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, probe)
         self._done = -1  # offset of the last frame that every shard had answered at the start of this run
@@ -148,8 +116,7 @@ class SequenceStage(Stage):
         self._window = Window(self.settings.decision_lag)
         judged = await judged_so_far(self.settings)
         self._done = self._judged = judged.last
-        self._progress, self._again, self._read_to = time.monotonic(), AGAIN_SECONDS, None
-        self._repeated = -1
+        self._repeat = Repeat(time.monotonic(), AGAIN_SECONDS)
         if judged.last < self._accepted.last:  # an earlier run has sent frames that are not judged yet
             self._window.sent(self._accepted.last, self._accepted.documents - judged.documents)
         if known is None:  # before the commit, which signers wait for: there is one key
@@ -282,13 +249,7 @@ class SequenceStage(Stage):
         self._together.add(sent, decision.documents, (offset + 1, after))
         self._accepted = after
         self._relay.positions[0] = offset + 1
-        if self._read_to is not None and offset + 1 >= self._read_to[0]:
-            if (offset + 1, after.metadata()) != self._read_to:
-                raise StoreError(
-                    f"{self.topics.signatures} has other frames before offset {self._read_to[0]} than were sequenced: "
-                    f"the brokers have lost its end, and it has new records since. {READING.anew}"
-                )
-            self._read_to = None
+        self._repeat.check(self.topics.signatures, offset + 1, after, READING.anew)
         if sent:
             seconds = time.monotonic() - began
             self.probe.batch(decision.documents, seconds)
@@ -385,13 +346,11 @@ class SequenceStage(Stage):
                 await asyncio.sleep(pause)
             now = time.monotonic()
             if self._judged > before or not len(self._window):
-                self._progress = now
-                if self._judged >= self._repeated:
-                    self._again = AGAIN_SECONDS
-            elif now > self._progress + self._again:
+                self._repeat.progress(self._judged, now)
+            elif self._repeat.due(now):
                 if await self._all_matched():
-                    await self._send_again(now - self._progress)
-                self._progress = now
+                    await self._send_again(now - self._repeat.since)
+                self._repeat.since = now
             self.probe.in_flight(len(self._window))
 
     async def _all_matched(self) -> bool:
@@ -430,8 +389,7 @@ class SequenceStage(Stage):
                 self._judged, self.topics.signatures, seconds, self.topics.frames, self.topics.matches,
             )  # fmt: skip
             self._relay.epoch += 1  # what was read is read again
-            self._again, self._repeated = 2 * self._again, max(self._repeated, self._accepted.last)
-            self._read_to = self._read_to or (self._relay.positions[0], self._accepted.metadata())
+            self._repeat.begin(self._relay.positions[0], self._accepted)
             self._done, self._accepted, self._together = self._judged, accepted, Together()
             self._next, self._window = None, Window(self.settings.decision_lag)
             self._relay.seek({0: position})

@@ -41,8 +41,9 @@ from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence import together
+from stream_lsh.kafka.sequence.in_flight import Repeat, Window
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.kafka.sequence.stage import SequenceStage, Window
+from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.tools.stream_time import look
@@ -210,6 +211,24 @@ def test_the_window_counts_documents() -> None:
     assert (window.half, window.room(20), window.room(21)) == (True, True, False)
     window.complete(49)
     assert (window.half, window.documents) == (False, 10)
+
+
+def test_frames_are_sent_again_less_and_less_often_and_are_the_same() -> None:
+    repeat, accepted = Repeat(0.0, 30.0), Accepted(KEY).passed_on(7, 20)
+    assert (repeat.due(30.0), repeat.due(30.1)) == (False, True)
+    repeat.begin(9, accepted)
+    repeat.progress(6, 40.0)  # of frames before those
+    assert (repeat.due(100.0), repeat.due(100.1)) == (False, True)
+    repeat.begin(5, Accepted(KEY).passed_on(4, 10))  # before it has come so far again
+    repeat.check("s", 8, Accepted(KEY), "Rebuild.")
+    with pytest.raises(StoreError, match=r"^s has other frames before offset 9 .* Rebuild\.$"):
+        repeat.check("s", 9, Accepted(KEY).passed_on(7, 21), "Rebuild.")
+    with pytest.raises(StoreError):  # the frame at 9 was none that is accepted
+        repeat.check("s", 10, accepted, "Rebuild.")
+    repeat.check("s", 9, accepted, "Rebuild.")
+    repeat.check("s", 10, Accepted(KEY), "Rebuild.")  # new frames
+    repeat.progress(7, 50.0)
+    assert repeat.due(80.1)
 
 
 @simulated()
