@@ -162,7 +162,7 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
         least = state.wanted.max_message_bytes
         copied = name in (topics.unique, topics.dead_letters)
         why = f", so that it takes what {topics.listed} takes, with some headers more" if copied else ""
-        found.append(f"the topic {name} has max.message.bytes = {limit}, which is too small; set it to {least}{why}")
+        found.append(_too_small(name, limit, least) + why)
     stamps = state.configs.get(TIMESTAMPS, "LogAppendTime")
     if name == topics.signatures and stamps != "LogAppendTime":
         found.append(
@@ -244,7 +244,11 @@ def too_small(settings: KafkaSettings, limits: Mapping[str, int]) -> str | None:
     if found is None:
         return None
     topic, limit = found
-    return f"the topic {topic} has max.message.bytes = {limit}, which is too small; set it to {least[topic]}"
+    return _too_small(topic, limit, least[topic])
+
+
+def _too_small(topic: str, limit: int | str, least: int) -> str:
+    return f"the topic {topic} has max.message.bytes = {limit}, which is too small; set it to {least}"
 
 
 async def batch_limit(client: AIOKafkaAdminClient, settings: KafkaSettings, most: int = MOST_BATCH_BYTES) -> int:
