@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 LISTED = re.compile(
     r"\b(who|whom|whoever|whomever|nobody|somebody|anybody|everybody|he|his|him|she|her"
     r"|stands?|stood|goes|went|gone|comes|came|sleeps?|slept|dies|died|tells|told|knows|knew|inherit(?:s|ed)?"
-    r"|heirs?|founders?|successors?|alive|undecided|strangers?|likeness|log time|so long as|whatever|wherever)\b",
+    r"|heirs?|founders?|founded|successors?|alive|undecided|strangers?|likeness|log time|so long as|whatever"
+    r"|wherever)\b",
     re.IGNORECASE,
 )
 WORD = re.compile(r"[A-Za-z0-9][\w'’.-]*")

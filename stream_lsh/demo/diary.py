@@ -38,7 +38,7 @@ def week_table(diary: Diary, width: int) -> Group:
     """The largest stories: how each begins, swells and ends, and how much of it is right."""
     gap = " " if width >= NARROW else ""
     shown = diary.stories[:LARGEST]
-    table = plain_table(f"The largest of {count(len(diary.stories), 'story', 'stories')} of the week", "founded by")
+    table = plain_table(f"The largest of {count(len(diary.stories), 'story', 'stories')} of the week", "first member")
     table.add_column(gap.join(day[0] for day in DAYS), no_wrap=True)
     for name in ("articles", "sources", "others", "missed"):
         table.add_column(name, justify="right")

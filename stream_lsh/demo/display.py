@@ -221,7 +221,7 @@ def go_on(run: Run) -> Text:
             ("what is like one of its texts", f"stream-lsh query {folder}/article.txt --index {folder}/index"),
             ("the same with a lower threshold", f"stream-lsh pairs {folder}/feed.jsonl {fields} --threshold 0.5"),
             ("how good that is", f"stream-lsh evaluate {folder}/feed.jsonl {fields} --threshold 0.5"),
-            ("who printed the story that spreads", f"stream-lsh groups 0 --index {folder}/spread/index"),
+            ("which papers have the story that spreads", f"stream-lsh groups 0 --index {folder}/spread/index"),
             ("the same events in other words", STORIES),
             ("your own documents", "stream-lsh dedup your.jsonl --index index --unique unique.jsonl"),
         ]

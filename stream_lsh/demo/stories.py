@@ -59,7 +59,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class Singles:
-    """Reports that only one paper has, and how many of them are in a story that another event founded."""
+    """Reports that only one paper has, and how many of them are in a story whose first member is of another event."""
 
     articles: int
     misplaced: int

@@ -20,7 +20,7 @@ MEANINGS = {
     "joined": "copies, dropped for it",
     "updated": "new versions of members, in their places",
     "left": "deleted; the others stay",
-    "representative_changed": "the kept one was deleted; the oldest of the others stands for the group",
+    "representative_changed": "the kept one was deleted; the oldest of the others is the representative",
     "ended": "the last one was deleted",
 }
 
@@ -92,5 +92,5 @@ def _end(events: Sequence[Mapping[str, Any]]) -> str:
     last = events[-1]
     return (
         f"{count(last['sources'], 'source')}, 1 origin. What still has it: {count(last['live_members'], 'document')}; "
-        f"{last['representative']['id']} stands for the group."
+        f"{last['representative']['id']} is the representative."
     )

@@ -107,8 +107,8 @@ def found(store: Readable, number: int, ended: int) -> tuple[Group, Iterator[Mem
     group = row(store, number) if number >= ended else None
     if group is None:
         raise UsageError(
-            f"there is no group {number}: a group has the number (seq) of the document that founded it, and there "
-            "is one from its second member on, until a window ends it; stream-lsh groups lists them"
+            f"there is no group {number}: a group has the number (seq) of its first member, and is there from its "
+            "second member on, until a window ends it; stream-lsh groups lists them"
         )
     return group, members(store, group)
 

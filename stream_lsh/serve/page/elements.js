@@ -38,7 +38,7 @@ export function onKey(done) {
   });
 }
 
-// Replaces the text only if it differs, so that screen readers are not told the same twice.
+// Replaces the text only if it differs, so that screen readers do not read the same twice.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

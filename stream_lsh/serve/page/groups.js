@@ -93,7 +93,7 @@ function show(query) {
   if (!["largest", "newest", "growing"].includes(wanted.order)) wanted.order = "largest";
   const again = FILTERS.some((name) => wanted[name] !== filters[name]) || !shown;
   filters = wanted;
-  for (const name of ["q", "source", "min"]) {  // a space at the end is left to who types
+  for (const name of ["q", "source", "min"]) {  // a space at the end is left for the next word
     if ($(`groups-${name}`).value.trim() !== filters[name]) $(`groups-${name}`).value = filters[name];
   }
   for (const one of document.querySelectorAll("[data-order]")) {

@@ -37,7 +37,7 @@ export function name(said) {
   showTitle();
 }
 
-// Counts a new row in the title while nobody sees the tab.
+// Counts a new row in the title while the tab is hidden.
 export function noticed() {
   if (!document.hidden) return;
   missed += 1;
