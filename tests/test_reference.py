@@ -1,4 +1,4 @@
-"""The pages of docs/reference say what the code says and writes, and define every name that a user reads."""
+"""The pages of docs/reference say what the code says and writes."""
 
 import json
 import re
@@ -12,7 +12,6 @@ from command_line_page import commands
 from markup import blocks
 
 from stream_lsh.cli import main
-from stream_lsh.judging.events import Change
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.serve.codes import CODES
 
@@ -46,28 +45,6 @@ def test_every_command_has_a_section_with_its_own_options() -> None:
         for option in command.params:
             if isinstance(option, click.Option) and option.name not in KafkaSettings.model_fields:
                 assert f"`{option.opts[0]}" in section + shared or option.opts[0] in ("--help-all", "--version"), name
-
-
-def defined(section: str) -> list[str]:
-    """The names in the first column of the tables of a section."""
-    text = page("glossary.md").partition(f"## {section}\n")[2].partition("\n## ")[0]
-    return [name for row in re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
-
-
-def fields() -> set[str]:
-    """The fields of what stream_lsh writes, as the examples of docs/reference/outputs.md have them."""
-    outputs = page("outputs.md")
-    outputs = outputs.partition("## Verdicts\n")[2].partition("## Dead letters")[0]
-    return set(re.findall(r'"([a-z]\w*)":', outputs))
-
-
-def test_a_field_is_defined_once() -> None:
-    names = defined("JSON fields")
-    assert len(names) == len(set(names)) > 20
-
-
-def test_every_field_is_defined() -> None:
-    assert fields() <= {*defined("JSON fields"), *(change.label for change in Change)}
 
 
 BRIDGE = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
