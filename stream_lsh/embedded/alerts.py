@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.alerts.rule_state import RuleStates, Seen
 from stream_lsh.alerts.rules import SOURCED, Rule
-from stream_lsh.alerts.watch import Seen, Watch
 from stream_lsh.embedded.groups import Groups, chosen
 from stream_lsh.embedded.report import Alerted
 from stream_lsh.errors import UsageError
@@ -31,7 +31,7 @@ class Alerts:
     def __init__(self, store: Store, groups: Groups, rules: Sequence[Rule], fact: Mapping[str, Any]) -> None:
         self._groups = groups
         known = ((int(name.removeprefix(WATCHED)), value) for name, value in store.items(WATCHED))
-        self._watch = Watch(rules, known, fact.get("forgotten", 0))
+        self._states = RuleStates(rules, known, fact.get("forgotten", 0))
         self._alerts = 0
 
     def add(
@@ -50,7 +50,7 @@ class Alerts:
             shift,
         )  # fmt: skip
         lines = []
-        for alert in self._watch.look(seen):
+        for alert in self._states.look(seen):
             place, group = seen.places[alert.at], b"null"
             if isinstance(alert.subject, int):
                 group = events.arrival(place).json
@@ -60,13 +60,13 @@ class Alerts:
 
     def take(self) -> dict[str, Any]:
         """The facts that the next commit has to write."""
-        changed = {f"{WATCHED}{number}": value for number, value in self._watch.take().items()}
-        return {FACT: {"forgotten": self._watch.forgotten}, **changed}
+        changed = {f"{WATCHED}{number}": value for number, value in self._states.take().items()}
+        return {FACT: {"forgotten": self._states.forgotten}, **changed}
 
     @property
     def counts(self) -> Alerted:
         """The counts of this run."""
-        return Alerted(self._alerts, self._watch.forgotten)
+        return Alerted(self._alerts, self._states.forgotten)
 
 
 def check_fields(rules: Sequence[Rule], time_field: str | None, source_field: str | None) -> None:

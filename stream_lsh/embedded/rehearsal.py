@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.alerts.rule_state import Alert, RuleStates, Seen
 from stream_lsh.alerts.rules import Rule
-from stream_lsh.alerts.watch import Alert, Seen, Watch
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import check_fields
 from stream_lsh.embedded.group_ranking import NO_TIMES
@@ -59,7 +59,7 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The alerts that rules would have fired. documents: how many were judged. forgotten: as `Watch` counts it."""
+    """The alerts that rules would have fired. documents: how many were judged. forgotten: as `RuleStates` counts it."""
 
     alerts: list[Rehearsed]
     documents: int
@@ -79,7 +79,7 @@ def rehearse(folder: Path, rules: Sequence[Rule]) -> Rehearsal:
             raise UsageError(NO_TIMES.format(folder, "a rule"))
         check_fields(rules, "time_field", fact["source_field"])
         documents, sources = _documents(store)
-        watch, log = Watch(rules), StreamTime()
+        states, log = RuleStates(rules), StreamTime()
         alerts: list[Rehearsed] = []
         shifts = fact.get("shifts", [])
         places = np.searchsorted(documents["seq"], [seq for seq, _ in shifts]).tolist()
@@ -88,8 +88,8 @@ def rehearse(folder: Path, rules: Sequence[Rule]) -> Rehearsal:
         for start, end in pairwise(starts):
             log.follow(set_back.get(start, 0))
             seen = _seen(documents[start:end], log, documents, sources)
-            alerts += [_rehearsed(store, alert, seen) for alert in watch.look(seen)]
-        return Rehearsal(alerts, len(documents), watch.forgotten)
+            alerts += [_rehearsed(store, alert, seen) for alert in states.look(seen)]
+        return Rehearsal(alerts, len(documents), states.forgotten)
 
 
 def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:

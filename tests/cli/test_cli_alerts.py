@@ -6,8 +6,8 @@ import pytest
 from support.commands import run
 from support.json_lines import read_lines, write_lines
 
+from stream_lsh.alerts.rule_state import Alert
 from stream_lsh.alerts.rules import read_rules
-from stream_lsh.alerts.watch import Alert
 from stream_lsh.cli.alerts import sentence
 from stream_lsh.embedded.rehearsal import Rehearsed
 

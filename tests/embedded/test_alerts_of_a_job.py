@@ -9,7 +9,7 @@ import pytest
 from support import commands, jobs
 
 from stream_lsh import Settings
-from stream_lsh.alerts import watch as module
+from stream_lsh.alerts import rule_state as module
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.documents.times import moment
 from stream_lsh.embedded.group_table import table

@@ -68,7 +68,7 @@ class Alert:
 
 
 @dataclass(slots=True)
-class Watched:
+class SubjectState:
     """What a rule remembers of a group or a source.
 
     number: its key in the store. seq: of the document that touched it last. slots: number, documents, and dropped
@@ -113,16 +113,16 @@ class Watched:
                 del self.sources[next(iter(self.sources))]
 
 
-class _Watcher:
+class _RuleState:
     """One rule and what it remembers, what was touched last at the end."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.width = 0 if isinstance(rule, Copied) else rule.within_ms // SLOTS
-        self.table: OrderedDict[Subject, Watched] = OrderedDict()
+        self.table: OrderedDict[Subject, SubjectState] = OrderedDict()
         self.changed: set[Subject] = set()  # since they were taken
 
-    def alerts(self, seen: Seen, slot: Callable[[Subject, _Watcher, int], Watched]) -> Iterator[Alert]:
+    def alerts(self, seen: Seen, slot: Callable[[Subject, _RuleState, int], SubjectState]) -> Iterator[Alert]:
         """Its alerts. slot: makes room for a new group or source, and counts the one that it evicts."""
         rule, table, cooldown = self.rule, self.table, self.rule.cooldown_ms
         for at, joined in enumerate(seen.joined):
@@ -132,21 +132,21 @@ class _Watcher:
             if subject == "" or (isinstance(rule, Copied) and not _copied(rule, seen, at)):
                 continue
             now = seen.log[at]
-            watched, known = table.get(subject), True
-            if watched is None:
-                watched, known = slot(subject, self, now), False
+            entry, known = table.get(subject), True
+            if entry is None:
+                entry, known = slot(subject, self, now), False
             else:
                 table.move_to_end(subject)
-            watched.seq = seen.seqs[at]
+            entry.seq = seen.seqs[at]
             self.changed.add(subject)
-            self._count(watched, seen, at, known)
-            if watched.fired is not None and now - watched.fired < cooldown:
+            self._count(entry, seen, at, known)
+            if entry.fired is not None and now - entry.fired < cooldown:
                 continue
-            if (found := self._found(watched, seen, at)) is not None:
-                watched.fired = now
+            if (found := self._found(entry, seen, at)) is not None:
+                entry.fired = now
                 yield Alert(rule, at, now - seen.shift, subject, found)
 
-    def _count(self, watched: Watched, seen: Seen, at: int, known: bool) -> None:
+    def _count(self, entry: SubjectState, seen: Seen, at: int, known: bool) -> None:
         rule = self.rule
         if isinstance(rule, Copied):
             return
@@ -155,38 +155,38 @@ class _Watcher:
             if not known:
                 # Only the event time says when its first member arrived.
                 time, source = seen.first_member(seen.groups[at])
-                founded = min(time + seen.shift, seen.log[at]) // self.width
-                if time != NO_TIME and founded > slot - SLOTS:
-                    watched.count(founded, False)
-                    watched.come(source, founded, rule.sources)
-            watched.come(seen.sources[at], slot, rule.sources)
-        watched.count(slot, seen.dropped[at])
+                arrived = min(time + seen.shift, seen.log[at]) // self.width
+                if time != NO_TIME and arrived > slot - SLOTS:
+                    entry.count(arrived, False)
+                    entry.come(source, arrived, rule.sources)
+            entry.come(seen.sources[at], slot, rule.sources)
+        entry.count(slot, seen.dropped[at])
 
-    def _found(self, watched: Watched, seen: Seen, at: int) -> dict[str, Any] | None:
+    def _found(self, entry: SubjectState, seen: Seen, at: int) -> dict[str, Any] | None:
         """What an alert says, None if it is none."""
         rule = self.rule
         if isinstance(rule, Copied):
             return {
                 "copied": json.loads(seen.first_member(seen.groups[at])[1]), "similarity": seen.similarities[at]
             }  # fmt: skip
-        documents = watched.documents
+        documents = entry.documents
         if isinstance(rule, Share):
-            if documents < rule.documents or watched.duplicates / documents <= rule.above:
+            if documents < rule.documents or entry.duplicates / documents <= rule.above:
                 return None
-            return {"documents": documents, "duplicates": watched.duplicates}
+            return {"documents": documents, "duplicates": entry.duplicates}
         if documents < rule.members:
             return None
         if isinstance(rule, Growth):
             return {"members": documents}
         oldest = seen.log[at] // self.width - SLOTS
-        sources = sum(slot > oldest for slot in watched.sources.values())
+        sources = sum(slot > oldest for slot in entry.sources.values())
         return {"members": documents} if sources >= rule.sources else None
 
-    def is_active(self, watched: Watched, now: int) -> bool:
+    def is_active(self, entry: SubjectState, now: int) -> bool:
         """Whether it still matters what was remembered."""
-        if watched.fired is not None and now - watched.fired < self.rule.cooldown_ms:
+        if entry.fired is not None and now - entry.fired < self.rule.cooldown_ms:
             return True
-        return bool(watched.slots) and watched.slots[-1][0] > now // self.width - SLOTS
+        return bool(entry.slots) and entry.slots[-1][0] > now // self.width - SLOTS
 
 
 def _text(value: str | int | float) -> bytes:
@@ -202,7 +202,7 @@ def _copied(rule: Copied, seen: Seen, at: int) -> bool:
     return bool(source) and source != by and rule.source_text in (None, source)
 
 
-class Watch:
+class RuleStates:
     """Some rules, and what they remember.
 
     Args:
@@ -217,49 +217,49 @@ class Watch:
         self, rules: Sequence[Rule], known: Iterable[tuple[int, Mapping[str, Any]]] = (), forgotten: int = 0
     ) -> None:
         self.forgotten = forgotten
-        self._watchers = [_Watcher(rule) for rule in rules]
-        ours = {watcher.rule.fingerprint: watcher for watcher in self._watchers}
+        self._states = [_RuleState(rule) for rule in rules]
+        ours = {state.rule.fingerprint: state for state in self._states}
         self._free: list[int] = []
         self._next = 0
         entries = sorted(known, key=lambda item: int(item[1]["seq"]))
         for number, value in entries:
             self._next = max(self._next, number + 1)
-            if (watcher := ours.get(value["rule"])) is None:
+            if (state := ours.get(value["rule"])) is None:
                 self._free.append(number)
                 continue
-            watcher.table[value["of"]] = Watched(
+            state.table[value["of"]] = SubjectState(
                 number, value["seq"], [list(slot) for slot in value["slots"]], dict(value["sources"]), value["fired"]
             )
 
     def look(self, seen: Seen) -> list[Alert]:
         """The alerts of a batch, by document, and of one document in the order of the rules."""
-        found = [alert for watcher in self._watchers for alert in watcher.alerts(seen, self._slot)]
+        found = [alert for state in self._states for alert in state.alerts(seen, self._slot)]
         return sorted(found, key=lambda alert: alert.at)
 
     def take(self) -> dict[int, dict[str, Any]]:
         """What has changed since it was taken last, by number, ready for JSON."""
         changed: dict[int, dict[str, Any]] = {}
-        for watcher in self._watchers:
-            for subject in watcher.changed:
-                watched = watcher.table[subject]
-                changed[watched.number] = {
-                    "rule": watcher.rule.fingerprint, "of": subject, "seq": watched.seq,
-                    "slots": [list(slot) for slot in watched.slots], "sources": list(watched.sources.items()),
-                    "fired": watched.fired,
+        for state in self._states:
+            for subject in state.changed:
+                entry = state.table[subject]
+                changed[entry.number] = {
+                    "rule": state.rule.fingerprint, "of": subject, "seq": entry.seq,
+                    "slots": [list(slot) for slot in entry.slots], "sources": list(entry.sources.items()),
+                    "fired": entry.fired,
                 }  # fmt: skip
-            watcher.changed = set()
+            state.changed = set()
         return changed
 
-    def _slot(self, subject: Subject, watcher: _Watcher, now: int) -> Watched:
+    def _slot(self, subject: Subject, state: _RuleState, now: int) -> SubjectState:
         """Room for a group or a source; where there is none, what was not touched for longest has to go."""
-        if len(watcher.table) >= MOST:
-            oldest, old = watcher.table.popitem(last=False)
-            watcher.changed.discard(oldest)
-            self.forgotten += watcher.is_active(old, now)
+        if len(state.table) >= MOST:
+            oldest, old = state.table.popitem(last=False)
+            state.changed.discard(oldest)
+            self.forgotten += state.is_active(old, now)
             number = old.number  # whose value is written over
         elif self._free:
             number = self._free.pop()
         else:
             number, self._next = self._next, self._next + 1
-        watcher.table[subject] = watched = Watched(number, -1)
-        return watched
+        state.table[subject] = entry = SubjectState(number, -1)
+        return entry

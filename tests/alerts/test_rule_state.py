@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.long_form import LONG
 
-from stream_lsh.alerts import watch as module
+from stream_lsh.alerts import rule_state as module
+from stream_lsh.alerts.rule_state import SLOTS, Alert, RuleStates, Seen
 from stream_lsh.alerts.rules import KINDS, Copied, Growth, Rule, Share, Spread, read_rules
-from stream_lsh.alerts.watch import SLOTS, Alert, Seen, Watch
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import UsageError
 
 Document = tuple[bool, int, int, int | None, str, float]  # dropped, group, log, event time, source, similarity
-Told = tuple[str, int, Any, dict[str, Any]]  # rule, number of the document, group or source, what was found
+Reported = tuple[str, int, Any, dict[str, Any]]  # rule, number of the document, group or source, what was found
 
 
 class Model:
@@ -27,10 +27,10 @@ class Model:
         self.documents: list[Document] = []
         self.fired: dict[tuple[str, Any], int] = {}
 
-    def step(self, document: Document) -> list[Told]:
+    def step(self, document: Document) -> list[Reported]:
         self.documents.append(document)
         dropped, group, log, _, source, _ = document
-        alerts_of: list[Told] = []
+        alerts_of: list[Reported] = []
         for rule in self.rules:
             found = self.found(rule) if dropped or isinstance(rule, Share) else None
             subject = source if isinstance(rule, Share) else group
@@ -75,7 +75,7 @@ class Model:
         return {"members": len(came)} if len(came) >= rule.members else None
 
 
-def alerts_of(alerts: list[Alert], seen: Seen) -> list[Told]:
+def alerts_of(alerts: list[Alert], seen: Seen) -> list[Reported]:
     return [
         (alert.rule.name, seen.seqs[alert.at], json.loads(str(alert.subject)), dict(alert.found)) for alert in alerts
     ]
@@ -99,24 +99,24 @@ def seen_of(documents: list[Document], start: int, stop: int, shift: int = 0) ->
     )  # fmt: skip
 
 
-def watched(
+def states(
     rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int], shift: int = 0
-) -> tuple[list[Told], int]:
+) -> tuple[list[Reported], int]:
     """The alerts of a feed that comes in these batches; at some of the cuts everything is left but what was stored."""
-    watch, stored, out, start = Watch(rules), dict[int, Any](), list[Told](), 0
+    states, stored, out, start = RuleStates(rules), dict[int, Any](), list[Reported](), 0
     for stop in [*sorted({cut for cut in cuts if 0 < cut < len(documents)}), len(documents)]:
         seen = seen_of(documents, start, stop, shift)
-        alerts = watch.look(seen)
+        alerts = states.look(seen)
         out += alerts_of(alerts, seen)
         for alert in alerts:
             assert alert.time == documents[seen.seqs[alert.at]][2]
             line = json.loads(alert.line(alert.at, b'"id"', seen.sources[alert.at], b"null"))
             assert line.items() >= dict(alert.found).items() and line["rule"] == alert.rule.name
-        stored.update(watch.take())
+        stored.update(states.take())
         if stop in restarts:
-            watch = Watch(rules, json.loads(json.dumps(list(stored.items()))), watch.forgotten)
+            states = RuleStates(rules, json.loads(json.dumps(list(stored.items()))), states.forgotten)
         start = stop
-    return out, watch.forgotten
+    return out, states.forgotten
 
 
 NAMES = ["", "a", "b", "c", 'd"\ud800']
@@ -174,7 +174,7 @@ def test_alerts_are_those_of_the_model(
 ) -> None:
     model = Model(given_rules)
     expected = [alert for document in documents for alert in model.step(document)]
-    assert watched(given_rules, documents, cuts, restarts | set(cuts[:2]), shift) == (expected, 0)
+    assert states(given_rules, documents, cuts, restarts | set(cuts[:2]), shift) == (expected, 0)
 
 
 @settings(max_examples=100 if LONG else 40, deadline=None)
@@ -184,8 +184,8 @@ def test_what_there_is_no_room_for_does_not_depend_on_batches_either(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST", most)
-        first = watched(given_rules, documents, cuts, set(cuts))
-        assert first == watched(given_rules, documents, others, set(others[:3]))
+        first = states(given_rules, documents, cuts, set(cuts))
+        assert first == states(given_rules, documents, others, set(others[:3]))
 
 
 def spread(**more: Any) -> Rule:
@@ -199,23 +199,23 @@ def test_what_was_forgotten_too_early_is_counted(monkeypatch: pytest.MonkeyPatch
     kept: list[Document] = [(False, seq, 0, 0, "", 0.0) for seq in range(3)]
     late, soon = ([*kept, *((True, group, 0, 0, "", 0.9) for group in range(2)),
                    *((True, group, now, now, "", 0.9) for group in (2, 0))] for now in (90_000, 1))  # fmt: skip
-    assert watched([rule], late, [], set()) == ([], 0)  # they were too old to matter
-    assert watched([rule], soon, [], set()) == ([], 2)  # 0 had to go for 2, and 1 for 0
+    assert states([rule], late, [], set()) == ([], 0)  # they were too old to matter
+    assert states([rule], soon, [], set()) == ([], 2)  # 0 had to go for 2, and 1 for 0
     monkeypatch.setattr(module, "MOST", 3)
-    assert watched([rule], soon, [], set()) == ([("grows", 6, 0, {"members": 2})], 0)
+    assert states([rule], soon, [], set()) == ([("grows", 6, 0, {"members": 2})], 0)
 
 
 def test_what_is_stored_is_as_much_as_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 5)
     documents: list[Document] = [(False, seq, seq, seq, "", 0.0) for seq in range(50)]
     documents += [(True, seq, 50 + seq, 50 + seq, f"s{seq}", 0.9) for seq in range(50)]
-    watch, stored = Watch([spread(), spread(name="again")]), dict[int, Any]()
+    states, stored = RuleStates([spread(), spread(name="again")]), dict[int, Any]()
     for start in range(0, 100, 10):
-        watch.look(seen_of(documents, start, start + 10))
-        stored.update(watch.take())
+        states.look(seen_of(documents, start, start + 10))
+        stored.update(states.take())
     assert sorted(stored) == list(range(10))
     # A rule that is not there any more leaves its numbers to others.
-    other = Watch([spread(name="other")], list(stored.items()))
+    other = RuleStates([spread(name="other")], list(stored.items()))
     other.look(seen_of(documents, 40, 60))
     assert other.take().keys() <= stored.keys()
 
