@@ -45,11 +45,11 @@ def _documents(report: Report, before: Report | None) -> Iterator[str]:
         room = f"{share(report.under_way, report.window)} of {count(report.window)} (decision_lag)"
         room += "; sequence waits for judge" if full else ""
         rows.append(("being compared", count(report.under_way), room + (f"; {report.waits}" if report.waits else "")))
-    if report.decided is not None:
+    if report.with_verdict is not None:
         speed = ""
-        if before is not None and before.decided is not None and report.time > before.time:
-            speed = f"{per_second((report.decided - before.decided) / (report.time - before.time))} now"
-        rows.append(("with a verdict", count(report.decided), speed))
+        if before is not None and before.with_verdict is not None and report.time > before.time:
+            speed = f"{per_second((report.with_verdict - before.with_verdict) / (report.time - before.time))} now"
+        rows.append(("with a verdict", count(report.with_verdict), speed))
     if report.behind is not None:
         ahead = "ahead of" if report.behind < 0 else "behind"
         rows.append(("stream time", duration(abs(report.behind)), f"{ahead} the clock"))

@@ -34,7 +34,7 @@ Partitioner = Literal["murmur2", "crc32"]
 MOST_CANDIDATES = 128
 """Where several shards keep, and the judge needs all matches of a frame in one record."""
 
-MOST_DECIDED = 32_768
+MOST_DECISION_LAG = 32_768
 """Where they do and ids are updated: a verdict may name as many representatives as a block has documents."""
 
 MAX_FUTURE = "10m"
@@ -320,9 +320,9 @@ class KafkaSettings(TopicSettings):
             )
         if self.max_candidates > MOST_CANDIDATES:
             raise ValueError(f"{where} candidates of at most {MOST_CANDIDATES} (it is {self.max_candidates})")
-        if self.updates and self.decision_lag > MOST_DECIDED:
+        if self.updates and self.decision_lag > MOST_DECISION_LAG:
             raise ValueError(
-                f"{where} decision_lag of at most {MOST_DECIDED} with on_conflict = 'update' (it is "
+                f"{where} decision_lag of at most {MOST_DECISION_LAG} with on_conflict = 'update' (it is "
                 f"{self.decision_lag}): one verdict names the representatives of half as many documents"
             )
         return self

@@ -14,7 +14,7 @@ from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.kafka.consumer.decided import BEHIND, Decided, decisions_due
+from stream_lsh.kafka.consumer.decisions import BEHIND, KnownDecisions, decisions_due
 from stream_lsh.kafka.consumer.delivery import Row
 from stream_lsh.kafka.consumer.output_headers import ALERT, GROUP, EventHeaders
 from stream_lsh.kafka.forward.join import Joined
@@ -75,7 +75,7 @@ class Pipeline:
         self._framer = Framer(settings, signer_of(settings.signing, KEY), largest_frame(settings))
         self._frames = 0  # offset of the next frame in `signatures`
         self._accepted = Accepted(KEY)
-        self._decided = Decided(topics.decisions)
+        self._known = KnownDecisions(topics.decisions)
         self._decisions = 0  # offset of the next record in `decisions`
         self._deciding = Deciding(settings, (), 0) if settings.late else None
         self._folding: Folding | None = None
@@ -234,15 +234,15 @@ class Pipeline:
         settings, due = self.settings, None
         if settings.late:
             due = decisions_due(decision.after.documents, decision.documents, settings.block)
-        return [b""] * settings.shards if due is None else self._decided.records(*due, settings)
+        return [b""] * settings.shards if due is None else self._known.records(*due, settings)
 
     def _judge(self, replies: list[bytes], now: int) -> None:
         records = Records(self.topics)
         records.judge(replies, self._deciding, self.settings)
         for data in records.decisions:
-            self._decided.add(self._decisions, Decisions.decode(data, self.settings))
+            self._known.add(self._decisions, Decisions.decode(data, self.settings))
             self._decisions += 1
-        self._decided.trim(BEHIND * self.settings.decision_lag)
+        self._known.trim(BEHIND * self.settings.decision_lag)
         verdicts = [
             verdict
             for partition, rows in records.verdicts.items()

@@ -5,7 +5,7 @@ from stream_lsh.kafka.tools.exporter import metrics
 from stream_lsh.kafka.tools.status import Report, Role
 
 SEEN = Report(
-    time=0, provisional=0, oldest=0, decided=0, under_way=0, window=1, shards=[], workers=None, unread=None,
+    time=0, provisional=0, oldest=0, with_verdict=0, under_way=0, window=1, shards=[], workers=None, unread=None,
     roles=[Role("judge", [], [], waiting=0, unit="document", seconds=0, left=None)],
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError, Ka
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import reading
-from stream_lsh.kafka.consumer.decided import judged_by
+from stream_lsh.kafka.consumer.decisions import judged_by
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.forward.partition import SourcePartition
 from stream_lsh.kafka.names import Topics

@@ -19,7 +19,7 @@ from typing import ClassVar
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import FormatError
-from stream_lsh.kafka.consumer.decided import DecisionLog, Judged
+from stream_lsh.kafka.consumer.decisions import DecisionLog, Judged
 from stream_lsh.kafka.consumer.delivery import Delivery, Outputs, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading
@@ -67,7 +67,7 @@ class JudgeStage(Stage):
         self._waiting = 0  # bytes of the replies since the last one
         self._position = self._committed = 0  # offset after the last reply that was read; the one last committed
         self._moved = 0.0  # when the last reply arrived, by the monotonic clock
-        self._decided = 0  # documents that have a verdict
+        self._documents = 0  # documents that have a verdict
         self._gap: tuple[int, int, float] | None = None  # shard, its last frame, since when its next reply is missing
         self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
         self._unreadable = Unreadable(settings, probe)
@@ -122,7 +122,7 @@ class JudgeStage(Stage):
         position, text = await taken_over(self._member, settings, self._input, READING, verdicts, "verdicts", nothing)
         judged = Judged.of(text, group, self._topics.listed)
         await self._commit({}, position, judged)  # a commit may be lost, or without a record
-        self._decided = judged.documents
+        self._documents = judged.documents
         self._gather = Gather(settings.shards, judged.last)
         self._assembly = Assembly(self._gather.last_of)
         if settings.late:
@@ -137,7 +137,7 @@ class JudgeStage(Stage):
         settings, block = self.settings, self.settings.block
         async with DecisionLog.open(settings, self.probe) as log:
             await log.read_to(last)
-        return Deciding(settings, log.decided.since((documents // block - 1) * block, last), documents)
+        return Deciding(settings, log.known.since((documents // block - 1) * block, last), documents)
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = self._deciding = None
@@ -212,8 +212,8 @@ class JudgeStage(Stage):
             ):  # fmt: skip
                 if values:
                     outputs[topic, 0] = self._rows(values, [offset for offset, *_ in records.frames])
-            self._decided += records.documents
-            said = Judged(gather.last, self._topics.listed, self._decided)
+            self._documents += records.documents
+            said = Judged(gather.last, self._topics.listed, self._documents)
             await self._commit(outputs, self._needed(gather), said)
             self._count(records, time.perf_counter() - began)
 
@@ -239,7 +239,7 @@ class JudgeStage(Stage):
             return
         position = self._needed(gather)
         if position != self._committed:
-            await self._commit({}, position, Judged(gather.last, self._topics.listed, self._decided))
+            await self._commit({}, position, Judged(gather.last, self._topics.listed, self._documents))
 
     def _count(self, records: Records, seconds: float) -> None:
         probe = self.probe

@@ -26,7 +26,7 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import Stopped, unless
 from stream_lsh.kafka.client.connection import FINAL, admin, cause, explain
 from stream_lsh.kafka.client.reading import existing, read_from, reading
-from stream_lsh.kafka.consumer.decided import Decided, DecisionLog, judged_by
+from stream_lsh.kafka.consumer.decisions import DecisionLog, KnownDecisions, judged_by
 from stream_lsh.kafka.lookup.alignment import Alignment, Behind, Lag
 from stream_lsh.kafka.lookup.reader import FrameReader, provisional_from
 from stream_lsh.kafka.match.held import Held
@@ -139,7 +139,7 @@ class Lookup:
         self._open: _Open | None = None
         self._lag = Lag()
         self._judged: int | None = None  # the last frame that the judge has committed
-        self._decided: Decided | None = None
+        self._known: KnownDecisions | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- answers ----------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Lookup:
                 "of the workers"
             )
         begins, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-        self._judged, self._decided = None, None
+        self._judged, self._known = None, None
         shards = [LookupShard(settings, place.partition) for place in places]
         try:
             for shard, place in zip(shards, places, strict=True):
@@ -242,7 +242,7 @@ class Lookup:
 
     async def _decisions(self) -> None:
         async with DecisionLog.open(self._settings, Probe(ROLE)) as log:
-            self._decided = log.decided
+            self._known = log.known
             while True:
                 await log.read()
 
@@ -271,11 +271,11 @@ class Lookup:
         """Apply what all shards have, and open it for answers once it has everything that is judged."""
         frame, opened, late = self._alignment.frame, self._open, self._settings.late
         whole = self._judged is not None and frame >= max(0, self._judged)
-        if late and whole and self._decided is None and len(self._tasks) == 1:
+        if late and whole and self._known is None and len(self._tasks) == 1:
             # Not earlier: the decisions of a long way would fill the memory.
             self._tasks.append(asyncio.create_task(self._decisions()))
-        if late and self._decided is not None:
-            frame = min(frame, self._decided.last)
+        if late and self._known is not None:
+            frame = min(frame, self._known.last)
         if opened is not None:
             # A snapshot, or a change in parts, can be larger than what may wait before the next frame. A reader that
             # lets it wait could lose the rest: its owner deletes what came before the next one.
@@ -293,7 +293,7 @@ class Lookup:
                         raise Failed(f"the changelog of shard {shard.shard} was trimmed while it was read")
             await asyncio.gather(*[shard.apply() for shard in self._shards])
             lasts = {shard.replica.last for shard in self._shards}
-            whole = whole and (not late or (self._decided is not None and self._decided.last >= max(lasts)))
+            whole = whole and (not late or (self._known is not None and self._known.last >= max(lasts)))
             # A changelog may begin with a snapshot, and its frame be the last one.
             ends = zip(self._shards, self._ends.values(), strict=True)
             built = all(shard.replica.cycle.taking is None or shard.expected >= end for shard, end in ends)
@@ -314,11 +314,11 @@ class Lookup:
                 "same topic_prefix; rebuild under another one with stream-lsh kafka reindex"
             )
         if self._settings.late:
-            assert self._decided is not None
+            assert self._known is not None
             place = provisional_from(replicas[0].shard.late.block, self._settings)
-            known = self._decided.since(place, frame)
+            known = self._known.since(place, frame)
             # One frame more, which shows that none is missing.
-            self._decided.trim(self._decided.documents - place + self._settings.block)
+            self._known.trim(self._known.documents - place + self._settings.block)
         now = time.monotonic()
         until = now + max(FRAME_SECONDS, SHARE * (now - began))
         return _Open(FrameReader(self._settings, key, replicas, known), frame, until)

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.reading import read_from, reading, records_to
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.consumer.position import committed_at
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings

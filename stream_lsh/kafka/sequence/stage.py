@@ -27,7 +27,7 @@ from stream_lsh.errors import FormatError, StoreError, StreamLshError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, shown
 from stream_lsh.kafka.client.clients import switch, waited
-from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged_by, judged_so_far
+from stream_lsh.kafka.consumer.decisions import DecisionLog, decisions_due, judged_by, judged_so_far
 from stream_lsh.kafka.consumer.delivery import Delivery, delivering
 from stream_lsh.kafka.consumer.position import Reading, committed, place_of
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
@@ -86,7 +86,7 @@ class SequenceStage(Stage):
         self._since = 0.0  # since when it may lack frames, by the monotonic clock
         self._next: tuple[int, Accepted, float] | None = None  # the next one, for which the judge must have all frames
         self._log: DecisionLog | None = None  # with several shards and `compare_with = "kept"`
-        self._decided = asyncio.Event()
+        self._more_decisions = asyncio.Event()
         if settings.keeps_time:
             StreamTime().advance(np.zeros(1, np.int64))  # compile before joining: a member must send heartbeats
 
@@ -295,14 +295,14 @@ class SequenceStage(Stage):
         if places is None:
             return nothing
         epoch = self._relay.epoch
-        if self._log is None or self._log.decided.documents < places[1]:
+        if self._log is None or self._log.known.documents < places[1]:
             await self._send()
-        while self._log is None or self._log.decided.documents < places[1]:
+        while self._log is None or self._log.known.documents < places[1]:
             if epoch != self._relay.epoch:
                 return nothing
-            self._decided.clear()
-            await waited(self._decided, LATEST)
-        per_shard = self._log.decided.records(*places, settings)
+            self._more_decisions.clear()
+            await waited(self._more_decisions, LATEST)
+        per_shard = self._log.known.records(*places, settings)
         await self._log.trim(self._relay.admin)
         return per_shard
 
@@ -313,7 +313,7 @@ class SequenceStage(Stage):
             while True:
                 await log.read()
                 log.forget()
-                self._decided.set()
+                self._more_decisions.set()
 
     def _warn(self, gap: Gap, offset: int) -> None:
         """Count a gap before the frame at this offset, and warn. The signer that left a gap fills it; a lasting one

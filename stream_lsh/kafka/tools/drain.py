@@ -15,7 +15,7 @@ from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import partitions_of, passed, read_from, reading
 from stream_lsh.kafka.consumer import state
-from stream_lsh.kafka.consumer.decided import judged_so_far
+from stream_lsh.kafka.consumer.decisions import judged_so_far
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import Topics
@@ -43,7 +43,7 @@ class Standing:
         signed: position after what was signed.
         accepted: None before the first start of a sequencer.
         judged: the last complete frame.
-        decided: number of documents with a verdict.
+        with_verdict: number of documents with a verdict.
         forward: None if it has never run.
         folded: the last frame that is folded into groups; None without groups.
         kept: the position of the sequencer's checkpoint, -1 before the first; None if it does not matter.
@@ -56,7 +56,7 @@ class Standing:
     accepted: Accepted | None = None
     match: Mapping[int, Way] = field(default_factory=dict)
     judged: int = -1
-    decided: int = 0
+    with_verdict: int = 0
     forward: Mapping[int, Way] | None = None
     folded: int | None = None
     kept: int | None = None
@@ -87,7 +87,7 @@ class Standing:
             if at < end:
                 found.append(f"match has {count(end - at, 'frame')} of shard {shard} to answer")
         if self.accepted is not None and self.judged < self.accepted.last:
-            left = count(self.documents - self.decided, "document")
+            left = count(self.documents - self.with_verdict, "document")
             found.append(f"judge has {left} without a verdict, after frame {self.judged}")
         for partition, (at, end) in sorted((self.forward or {}).items()):
             if at < end:

@@ -27,7 +27,7 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client.clients import producing, seen, waited
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import SLICE_MS, partitions_of, read_from, reading
-from stream_lsh.kafka.consumer.decided import judged_by
+from stream_lsh.kafka.consumer.decisions import judged_by
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.state import recorded

@@ -15,7 +15,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing, reading, records_to
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.consumer.position import all_committed, patiently
 from stream_lsh.kafka.consumer.state import Commits
 from stream_lsh.kafka.forward.partition import read_verdict
@@ -84,7 +84,7 @@ class Observer:
             readers=[replace(r, since=record.timestamp / 1000) if record else r for r, record in found],
             provisional=provisional,
             accepted=_accepted(commits["sequence"].get(self._names["signatures"], {})),
-            decided=None if judged is None else judged.documents,
+            with_verdict=None if judged is None else judged.documents,
             complete=None if judged is None else judged.last,
             nexts={shard: found for shard, found in nexts.items() if isinstance(found, Next)},
             unread=next((found for found in nexts.values() if isinstance(found, str)), None),

@@ -85,7 +85,7 @@ class Seen:
         groups: by role.
         provisional: by source partition, the number of documents without a verdict, and the first one's timestamp.
         accepted: by the sequencer; None: unknown.
-        decided: number of documents that have a verdict; None: unknown.
+        with_verdict: number of documents that have a verdict; None: unknown.
         complete: the last frame that all shards have answered, -1 before the first; None: unknown.
         nexts: the next frame of each shard, if there is one that is readable.
         kept: seconds that records are kept, by the broker's names of the topics; None: for ever.
@@ -102,7 +102,7 @@ class Seen:
     readers: Sequence[Reader]
     provisional: Mapping[int, tuple[int, float | None]]
     accepted: Accepted | None
-    decided: int | None
+    with_verdict: int | None
     complete: int | None
     nexts: Mapping[int, Next]
     kept: Mapping[str, float | None]

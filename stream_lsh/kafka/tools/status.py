@@ -94,7 +94,7 @@ class Report:
     time: float
     provisional: int
     oldest: float
-    decided: int | None
+    with_verdict: int | None
     under_way: int | None
     window: int
     roles: Sequence[Role]
@@ -127,14 +127,14 @@ def report(seen: Seen, window: int, before: Seen | None = None) -> Report:
     """
     shards = [_shard(seen, reader) for reader in seen.readers if reader.topic == "frames"]
     under_way = None
-    if seen.accepted is not None and seen.decided is not None:
-        under_way = max(0, seen.accepted.documents - seen.decided)
+    if seen.accepted is not None and seen.with_verdict is not None:
+        under_way = max(0, seen.accepted.documents - seen.with_verdict)
     sinces = [since for _, since in seen.provisional.values() if since is not None]
     found = Report(
         time=seen.now,
         provisional=sum(number for number, _ in seen.provisional.values()),
         oldest=_age(seen, min(sinces, default=None)),
-        decided=seen.decided,
+        with_verdict=seen.with_verdict,
         under_way=under_way,
         window=window,
         roles=[_role(seen, name, shards) for name in seen.groups],
@@ -245,10 +245,10 @@ def _waiting(seen: Seen, role: str, readers: Sequence[Reader], shards: Sequence[
     if role == "match":
         worst = max(shards, key=lambda shard: shard.waiting, default=None)
         return (0, UNITS[role]) if worst is None else (worst.waiting, worst.unit)
-    if accepted is not None and seen.decided is not None and role == "judge":
+    if accepted is not None and seen.with_verdict is not None and role == "judge":
         behind = [shard.waiting for shard in shards if shard.unit == "document"]
         if len(behind) == len(shards):
-            return max(0, accepted.documents - max(behind, default=0) - seen.decided), "document"
+            return max(0, accepted.documents - max(behind, default=0) - seen.with_verdict), "document"
     return records, UNITS[role]
 
 

@@ -20,7 +20,7 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.consumer.position import all_committed, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics

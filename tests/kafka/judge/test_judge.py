@@ -23,7 +23,7 @@ from support.simulation.runner import simulated
 from stream_lsh.documents.fields import plain
 from stream_lsh.errors import BrokerError, FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.judge import records as module
 from stream_lsh.kafka.judge import stage as judge
 from stream_lsh.kafka.judge.gather import Gather

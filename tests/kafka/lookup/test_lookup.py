@@ -24,7 +24,7 @@ from stream_lsh.errors import FormatError, StoreError, UsageError
 from stream_lsh.index.reader import IndexReader
 from stream_lsh.judging.verdicts import verdict_lines
 from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.lookup import alignment, lookup
 from stream_lsh.kafka.lookup.alignment import Alignment, Behind, Lag
 from stream_lsh.kafka.lookup.lookup import Lookup, NotReady

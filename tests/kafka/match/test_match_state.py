@@ -21,7 +21,7 @@ from support.simulation.runner import simulated
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.match import unjudged
 from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread
 from stream_lsh.kafka.match.stage import MatchStage

@@ -37,7 +37,7 @@ from support.simulation.runner import simulated
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence import together

@@ -308,7 +308,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
     asyncio.run(produce(settings, documents(range(31)), 2))
     found = reported(settings)
     assert alerts(found) == ["StreamLshNoWorker"] * len(ROLES)
-    assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
+    assert found["provisional"] == 31 and found["under_way"] == found["with_verdict"] == 0 and found["workers"] is None
     assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
     assert [shard["owner"] for shard in found["shards"]] == [None, None]
 
@@ -339,7 +339,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
     asyncio.run(pipeline.finish([first, second], 300))
     reached(lambda: not alerts(reported(settings)))
     found = reported(settings)
-    assert (found["provisional"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
+    assert (found["provisional"], found["under_way"], found["with_verdict"], found["waits"]) == (0, 0, 31, None)
     assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
     assert all(shard["owner"] for shard in found["shards"])
     text = status_of(settings).stdout

@@ -52,7 +52,7 @@ def seen(**given: Any) -> Seen:
     values: dict[str, Any] = {
         "now": NOW, "names": NAMES, "groups": {role: group(role, "10.0.0.1", "10.0.0.2") for role in ROLES},
         "readers": readers, "provisional": {0: (0, None), 1: (0, None)},
-        "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "decided": 200, "complete": 48, "nexts": {},
+        "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "with_verdict": 200, "complete": 48, "nexts": {},
         "kept": dict.fromkeys(NAMES.values(), 10 * HOUR) | {NAMES["changelog"]: None}, "sources": 2, "outputs": 2,
         "answers": [Answer("10.0.0.1", 8080, roles={"match": LIVE}, version="0.1.0",
                            shards={shard: {"documents": 90, "bytes": 7000, "recovering": 0} for shard in (0, 1)})],
@@ -105,7 +105,7 @@ PROCESS        VERSION  ROLES
 def test_documents_are_counted_wherever_they_wait() -> None:
     accepted = Accepted(bytes(16), {0: 90, 1: 95}, 49, 185)
     nexts = {0: Next(47, 46, 170), 1: Next(45, 44, 150)}
-    found = seen(provisional={0: (60, NOW - 12), 1: (40, NOW - 3)}, decided=130, accepted=accepted, nexts=nexts)
+    found = seen(provisional={0: (60, NOW - 12), 1: (40, NOW - 3)}, with_verdict=130, accepted=accepted, nexts=nexts)
     readers = waiting(found, "sign", "documents", 0, 97, 2)
     readers = waiting(replace(found, readers=readers), "match", "frames", 0, 48, 5)
     readers = waiting(replace(found, readers=readers), "match", "frames", 1, 45, 7)
@@ -119,17 +119,17 @@ def test_documents_are_counted_wherever_they_wait() -> None:
     assert by_role["forward"] == (5, "document", 1)
     assert (got.provisional, got.oldest, got.under_way) == (100, 12, 55)
     assert [(shard.waiting, shard.seconds) for shard in got.shards] == [(15, 5), (35, 7)]
-    text = screen(got, replace(got, time=NOW - 2, decided=100))
+    text = screen(got, replace(got, time=NOW - 2, with_verdict=100))
     assert "without a verdict  100  the oldest arrived 12 s ago" in text
     assert "being compared      55  55 % of 100 (decision_lag)" in text
     assert "with a verdict     130  15/s now" in text
     assert "match     10.0.0.1  10.0.0.2  35 documents  7 s  10 h 00 min" in text
-    full = screen(report(seen(decided=105), 100))
+    full = screen(report(seen(with_verdict=105), 100))
     assert "being compared      95  95 % of 100 (decision_lag); sequence waits for judge" in full
 
 
 def test_without_readable_commits_records_are_counted() -> None:
-    found = seen(accepted=None, decided=None, unread="a frame was made with other settings")
+    found = seen(accepted=None, with_verdict=None, unread="a frame was made with other settings")
     readers = waiting(found, "sequence", "signatures", 0, 20, 4)
     readers = waiting(replace(found, readers=readers), "match", "frames", 1, 49, 4)
     readers = waiting(replace(found, readers=readers), "judge", "matches", 0, 98, 4)
@@ -141,7 +141,7 @@ def test_without_readable_commits_records_are_counted() -> None:
 
 def stuck(age: float, **given: Any) -> Seen:
     """Shard 1 has not answered frame 1234, which is there since so long; shard 0 is at the next one."""
-    values = {"complete": 1230, "nexts": {0: Next(1240, 1234, 195), 1: Next(1234, 1230, 190)}, "decided": 190}
+    values = {"complete": 1230, "nexts": {0: Next(1240, 1234, 195), 1: Next(1234, 1230, 190)}, "with_verdict": 190}
     found = seen(provisional={0: (10, NOW - 250)}, **(values | given))
     readers = waiting(found, "match", "frames", 0, 49, age)
     return replace(found, readers=waiting(replace(found, readers=readers), "match", "frames", 1, 48, age))
@@ -206,7 +206,7 @@ RECOVERING = [Answer("10.0.0.1", 8080, shards={1: {"recovering": 7}})]
     ids=["sign", "sequence", "match", "recovering", "judge"],
 )  # fmt: skip
 def test_first_stage_that_does_not_move_is_named(found: Seen, text: str) -> None:
-    window = 10 if found.decided == 190 else 1000
+    window = 10 if found.with_verdict == 190 else 1000
     got = report(found, window, found)
     assert got.blocked is not None and got.blocked.text == text
     assert f"\nWAITING FOR  {text}\n" in screen(got)
@@ -319,7 +319,7 @@ def test_stream_time_is_shown_beside_the_clock() -> None:
 
 
 def test_metrics_of_a_report() -> None:
-    found = seen(provisional={0: (3, NOW - 250)}, groups=nobody("judge"), decided=150,
+    found = seen(provisional={0: (3, NOW - 250)}, groups=nobody("judge"), with_verdict=150,
                  pause=Pause("drain", int(NOW - 9) * 1000),
                  readers=waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR))  # fmt: skip
     text = metrics(report(found, 16384)).decode()

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from stream_lsh.kafka.consumer.decided import Decided, decisions_due
+from stream_lsh.kafka.consumer.decisions import KnownDecisions, decisions_due
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
@@ -47,9 +47,9 @@ class Pipe:
         places = decisions_due(sequenced.first, counted(sequenced, n), BLOCK)
         return [b""] * self.settings.shards if places is None else self.known().records(*places, self.settings)
 
-    def known(self) -> Decided:
+    def known(self) -> KnownDecisions:
         """What was decided, as it was written."""
-        found = Decided("decisions")
+        found = KnownDecisions("decisions")
         for offset, data in enumerate(self.decided):
             found.add(offset, Decisions.decode(data, self.settings))
         return found

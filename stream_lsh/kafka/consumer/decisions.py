@@ -105,7 +105,7 @@ def decisions_due(first: int, documents: int, block: int) -> tuple[int, int] | N
     return (number - 2) * block, (number - 1) * block
 
 
-class Decided:
+class KnownDecisions:
     """The decisions on each frame once, in the order of the log. Repeated records are ignored (the chain rule).
 
     Attributes:
@@ -159,7 +159,7 @@ class Decided:
 
 
 class DecisionLog:
-    """The topic `decisions`, read from its beginning into `decided`."""
+    """The topic `decisions`, read from its beginning into `known`."""
 
     def __init__(self, settings: KafkaSettings, consumer: AIOKafkaConsumer, probe: Probe) -> None:
         self._settings = settings
@@ -169,7 +169,7 @@ class DecisionLog:
         self._adjacent = Adjacent(settings)
         self._trimmed = 0
         self._deletion = Deletion()
-        self.decided = Decided(self._place.topic)
+        self.known = KnownDecisions(self._place.topic)
 
     @classmethod
     @asynccontextmanager
@@ -199,7 +199,7 @@ class DecisionLog:
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 continue
             if found is not None:
-                self.decided.add(*found)
+                self.known.add(*found)
 
     async def read_to(self, last: int) -> None:
         """Read up to the decisions on the frame at this offset.
@@ -208,14 +208,14 @@ class DecisionLog:
             StoreError: they are missing.
         """
         end = (await self._consumer.end_offsets([self._place]))[self._place]
-        while self.decided.last < last:
+        while self.known.last < last:
             if await self._consumer.position(self._place) >= end:
-                raise self.decided.missing(f"on the frame at offset {last} of signatures, which was judged")
+                raise self.known.missing(f"on the frame at offset {last} of signatures, which was judged")
             await self.read()
 
     def forget(self) -> int:
         """Drop what no reader can need any more. Returns the offset of the first record that is still needed."""
-        return self.decided.trim(BEHIND * self._settings.decision_lag)
+        return self.known.trim(BEHIND * self._settings.decision_lag)
 
     async def trim(self, client: AIOKafkaAdminClient) -> None:
         """Drop that, and delete it from the topic."""

@@ -10,7 +10,7 @@ from support.simulation.runner import simulated
 from stream_lsh.errors import StoreError
 from stream_lsh.index.resolution import States
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.decided import BEHIND, Decided, DecisionLog
+from stream_lsh.kafka.consumer.decisions import BEHIND, DecisionLog, KnownDecisions
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
@@ -47,18 +47,18 @@ async def test_it_is_read_and_shortened(make: Make) -> None:
     await write(settings, [*repeats, b"foreign", *data[28:]])
     async with DecisionLog.open(settings, probe) as log, admin(settings) as client:
         await log.read_to(39)
-        assert (log.decided.last, log.decided.documents) == (39, 2000)
-        assert [found.offset for found in log.decided.since(0)] == list(range(40))
+        assert (log.known.last, log.known.documents) == (39, 2000)
+        assert [found.offset for found in log.known.since(0)] == list(range(40))
         await log.trim(client)
         assert await begins(settings, log) > 30
         with pytest.raises(StoreError, match=r"decisions on documents from number 100 on"):
-            log.decided.since(100)
+            log.known.since(100)
     async with DecisionLog.open(settings, probe) as log:
         await log.read_to(35)
         place = 2000 - BEHIND * settings.decision_lag + SIZE
-        known = log.decided.since(place)
+        known = log.known.since(place)
         assert [found.offset for found in known] == list(range(place // SIZE, 40))
-        assert [found.offset for found in log.decided.since(place, last=35)] == list(range(place // SIZE, 36))
+        assert [found.offset for found in log.known.since(place, last=35)] == list(range(place // SIZE, 36))
         with pytest.raises(StoreError, match=r"decisions on the frame at offset 40 of signatures"):
             await log.read_to(40)
 
@@ -85,7 +85,7 @@ def decided(frame: int, names: tuple[str, ...]) -> Decisions:
 
 
 def test_missing_decisions_are_noticed() -> None:
-    log = Decided("decisions")
+    log = KnownDecisions("decisions")
     for frame in range(2, 5):  # the first ones were deleted
         log.add(frame, decided(frame, ("x",) * FRAMES[frame]))
     assert [found.offset for found in log.since(FIRST[3])] == [3, 4]
@@ -94,7 +94,7 @@ def test_missing_decisions_are_noticed() -> None:
 
 
 def test_what_is_trimmed_is_not_needed() -> None:
-    log = Decided("decisions")
+    log = KnownDecisions("decisions")
     for frame in range(len(FRAMES)):
         log.add(10 + frame, decided(frame, ("x",) * FRAMES[frame]))
         again = max(0, frame - 1)
