@@ -14,7 +14,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command
-from stream_lsh.cli.limit import asked_of, left_out, limit_of
+from stream_lsh.cli.limit import asked_of, excluded, limit_of
 from stream_lsh.cli.options import json_option, load_settings, option, quiet_option, settings_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
@@ -274,7 +274,7 @@ def as_text(
     quality = report.quality
     rate = f", {len(collection) / seconds:,.0f} a second" if seconds > 0 else ""
     yield f"{count(len(collection), 'document')}, compared by the engine in {duration(seconds)}{rate}"
-    yield from left_out(collection.rejected, collection.repeated)
+    yield from excluded(collection.rejected, collection.repeated)
     within = ", ".join(settings.match_within)
     for name, what in (
         ("unknown_documents", "left out because a document is missing"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_lsh.cli.limit import asked_of, left_out, limit_of
+from stream_lsh.cli.limit import asked_of, excluded, limit_of
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, ratio
 
@@ -60,7 +60,7 @@ def as_text(settings: Settings, labelled: Labelled, found: Agreement, alone: Agr
         f"{count(found.documents, 'document')} with {count(found.labels, 'label')}, "
         f"in {count(found.groups, 'group')} at {limit_of(settings)}"
     )
-    yield from left_out(labelled.rejected, labelled.repeated)
+    yield from excluded(labelled.rejected, labelled.repeated)
     if labelled.without:
         yield f"left out because they have no label: {labelled.without:,}"
     yield ""

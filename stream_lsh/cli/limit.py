@@ -27,7 +27,7 @@ def asked_of(settings: Settings) -> dict[str, Any]:
     return {"measure": settings.measure, **dimensions, **asked}
 
 
-def left_out(rejected: Counter[str], repeated: int = 0) -> Iterator[str]:
+def excluded(rejected: Counter[str], repeated: int = 0) -> Iterator[str]:
     """Lines on the documents that are not in a report. rejected: by reason; repeated: their id was there before."""
     if rejected:
         yield f"rejected: {', '.join(f'{number:,} {reason}' for reason, number in rejected.most_common())}"

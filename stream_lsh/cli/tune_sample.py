@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stream_lsh.cli.limit import left_out
+from stream_lsh.cli.limit import excluded
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count
 
@@ -41,7 +41,7 @@ def described(settings: Settings, drawn: Sample, rejected: Counter[str], pairs: 
     yield ""
     compared = "" if pairs is None else f", {count(pairs, 'pair')}"
     yield f"Sample: {count(len(drawn), 'document')} of {drawn.seen:,}{compared}"
-    yield from (f"  {line}" for line in left_out(rejected))
+    yield from (f"  {line}" for line in excluded(rejected))
     if settings.match_within and pairs is not None:
         yield f"  all pairs are compared: fewer can match within {', '.join(settings.match_within)}"
     if pairs == 0:

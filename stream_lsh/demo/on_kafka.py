@@ -25,7 +25,7 @@ from stream_lsh.kafka.client.connection import explained
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import topics
 from stream_lsh.kafka.tools.broker import KafkaBroker
-from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Line, Reader
+from stream_lsh.kafka.tools.produce import Feeder, Line, Reader, UnsentLines
 from stream_lsh.kafka.tools.tail import tail
 from stream_lsh.settings.sources import CONFIG, PREFIX, environment
 from stream_lsh.wording import count
@@ -207,7 +207,7 @@ class Demo:
         self.say(f"the feed has ended: {count(sent.documents, 'document')}. The page stays until Ctrl-C")
 
     def _lines(self) -> Iterator[list[Line]]:
-        reader = Reader(self.settings, None, LeftOut())
+        reader = Reader(self.settings, None, UnsentLines())
         chunk: list[Line] = []
         for number, item in enumerate(news(self.documents, self.seed), 1):
             key, value = reader.record(item.line)

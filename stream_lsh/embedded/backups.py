@@ -23,7 +23,7 @@ from stream_lsh.index.store.rocksdb import Store
 STORE = "db"
 WEBHOOKS = "webhooks"  # folder with what a service has sent to each receiver of alerts
 _OPTIONS = "OPTIONS-*"  # files of RocksDB, which have no checksum and are not read
-_LEFT_OUT = (f"{STORE}.sealed",)  # of the files beside the store
+_EXCLUDED = (f"{STORE}.sealed",)  # of the files beside the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def backup(folder: Path, destination: Path, checkpoint: Callable[[Path], None]) 
                 next_seq = int((store.named("job") or {}).get("next_seq", 0))
                 _copy_segments(folder, part, store)
             for path in folder.iterdir():
-                if path.is_file() and path.name not in _LEFT_OUT:
+                if path.is_file() and path.name not in _EXCLUDED:
                     shutil.copyfile(path, part / path.name)
             if (folder / WEBHOOKS).is_dir():
                 shutil.copytree(folder / WEBHOOKS, part / WEBHOOKS)

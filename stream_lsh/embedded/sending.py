@@ -74,7 +74,7 @@ class Journal:
         """How far the file of alerts is done with, in bytes."""
         return int(self._last["offset"])
 
-    def knows(self, file: int) -> bool:
+    def has(self, file: int) -> bool:
         """Whether the line before the position, in the file of alerts (a descriptor), is the one that was sent."""
         size = int(self._last["size"])
         return zlib.crc32(os.pread(file, size, self.offset - size)) == int(self._last["crc"])
@@ -229,7 +229,7 @@ def _lines(alerts: Path, journal: Journal, until_end: bool) -> tuple[list[bytes]
                     f"new file, remove {journal.path}"
                 )
             return [], True
-        if not journal.knows(file):
+        if not journal.has(file):
             raise InputError(
                 f"{alerts} is not the file that was sent before (its bytes before {journal.offset} are others): if it "
                 f"is a new one, remove {journal.path}"

@@ -301,7 +301,7 @@ class DiskState(Model):
     full: bool
 
 
-class HeldIndex(Model):
+class IndexState(Model):
     """What the index has."""
 
     documents: int
@@ -362,7 +362,7 @@ class Second(Model):
 class Stats(Model):
     """The index, the service, and what was done."""
 
-    index: HeldIndex
+    index: IndexState
     service: ServiceState
     totals: Totals
     seconds: list[Second]

@@ -24,7 +24,7 @@ from stream_lsh.embedded.feed import open_input
 from stream_lsh.embedded.lines import Batch
 from stream_lsh.errors import InputError
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.produce import LeftOut, Reader
+from stream_lsh.kafka.tools.produce import Reader, UnsentLines
 
 START = Position()
 MENU = "".join(f"<li><a href=/{i}>Section {i}</a></li>" for i in range(12))
@@ -276,7 +276,7 @@ def test_record_that_is_still_written(tmp_path: Path) -> None:
 
 
 def test_record_is_produced_with_its_id_as_key(tmp_path: Path) -> None:
-    reader = Reader(KafkaSettings(), None, LeftOut())
+    reader = Reader(KafkaSettings(), None, UnsentLines())
     (found,) = reader.records(reader.open(str(write(tmp_path / "a.warc.gz", *crawl(2)))))
     assert [(line.key, line.line) for line in found] == [(b"urn:uuid:0", 3), (b"urn:uuid:1", 6)]
 

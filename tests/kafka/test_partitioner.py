@@ -13,7 +13,7 @@ from stream_lsh.errors import UsageError
 from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings, Partitioner
 from stream_lsh.kafka.tools.delete import lines
-from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
+from stream_lsh.kafka.tools.produce import Line, Reader, UnsentLines
 from stream_lsh.serve.pipeline.sending import Sending
 
 # From the tests of Kafka's own clients: `UtilsTest.testMurmur2`.
@@ -46,7 +46,7 @@ def test_the_service_uses_the_partitioner(partitioner: Partitioner) -> None:
 
 
 def key(line: bytes, field: str | None = None, **given: Any) -> bytes | None:
-    return Reader(KafkaSettings(**given), field, LeftOut())._key(line)
+    return Reader(KafkaSettings(**given), field, UnsentLines())._key(line)
 
 
 @pytest.mark.parametrize(

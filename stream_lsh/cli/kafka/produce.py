@@ -21,7 +21,7 @@ from stream_lsh.wording import count, duration, per_second
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.report import Progress
-    from stream_lsh.kafka.tools.produce import Feeder, LeftOut
+    from stream_lsh.kafka.tools.produce import Feeder, UnsentLines
 
 EXAMPLES = """
 stream-lsh kafka produce feed.jsonl
@@ -82,7 +82,7 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
             if not quiet:
                 complain(summary(feeder, sent))
             if feeder.excluded.count:
-                complain(left_out(feeder.excluded))
+                complain(unsent(feeder.excluded))
 
         send_feeds(settings, feeds, key, rate, said)
         return
@@ -102,10 +102,10 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
     if not quiet:
         complain(summary(feeder, sent))
     if feeder.excluded.count:
-        raise InputError(left_out(feeder.excluded))
+        raise InputError(unsent(feeder.excluded))
 
 
-def left_out(excluded: LeftOut) -> str:
+def unsent(excluded: UnsentLines) -> str:
     """The lines that could not be sent, and why."""
     more = [f"and {excluded.count - len(excluded.messages):,} more"] * (excluded.count > len(excluded.messages))
     lines = "\n  ".join([*excluded.messages, *more])

@@ -38,7 +38,7 @@ stream-lsh kafka reindex --to-prefix news-2 --topic-prefix news --compare-with a
 """
 Work = tuple[Sequence[str], int | None, Callable[[asyncio.Event, Callable[[int], object]], Coroutine[None, None, bool]]]
 """Roles that are needed, documents to be done where that is known, and what tells how far it is until all are."""
-LEFT_OUT = ("partitions", "http_port", "http_host")  # of no use here, or in the way of the worker beside
+EXCLUDED = ("partitions", "http_port", "http_host")  # of no use here, or in the way of the worker beside
 
 
 @click.command(
@@ -65,7 +65,7 @@ documents. Run `stream-lsh kafka drain` before.""",
         ),
         log_level_option("warning"),
         quiet_option(),
-        *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in LEFT_OUT], KafkaSettings),
+        *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in EXCLUDED], KafkaSettings),
     ],
 )  # fmt: skip
 @click.pass_context

@@ -156,7 +156,7 @@ async def admin(settings: KafkaSettings, *, timeout_ms: int = 30_000) -> AsyncIt
             await client.start()
         except errors.KafkaConnectionError as error:
             raise await cause(error, settings) from None
-        if not private.knows_brokers(client):
+        if not private.names_brokers(client):
             if settings.sasl_mechanism == "OAUTHBEARER":
                 # This is how a broker refuses a token: aiokafka takes the refusal for a login step and continues.
                 raise errors.SaslAuthenticationFailed("it names no brokers to a client that should be logged in")

@@ -131,7 +131,7 @@ async def learn(consumer: AIOKafkaConsumer, topic: str) -> None:
     await consumer._client._wait_on_metadata(topic)
 
 
-def knows_brokers(client: AIOKafkaAdminClient) -> bool:
+def names_brokers(client: AIOKafkaAdminClient) -> bool:
     """Whether a connected client has the addresses of any brokers."""
     return bool(client._client.cluster.brokers())
 

@@ -79,7 +79,7 @@ class Job:
     stages: Mapping[str, str] = field(default_factory=lambda: STAGES)
     together: bool = False
 
-    def goes_on(self, error: StreamLshError) -> bool:
+    def continues(self, error: StreamLshError) -> bool:
         """Whether the other roles continue after one has given up with this error."""
         return not self.together and error.exit_code in OWN
 
@@ -218,7 +218,7 @@ async def outlast(
         ended += done
         for task in done:
             error = None if task.cancelled() else explained(task.exception())
-            if error is None or not job.goes_on(error):
+            if error is None or not job.continues(error):
                 return ended
             if running:
                 stopped(task, error)

@@ -68,9 +68,9 @@ class Attempts:
         ranges = [(c.partition, c.records[0].offset, c.records[-1].offset + 1) for c in chunks if c.records]
         self._words[1 : 1 + 3 * len(ranges)] = np.array(ranges, np.int64).ravel()
         self._words[0] = len(ranges)
-        left_out = {i: _WHY for i, count in enumerate(self._counts(chunks)) if count >= MOST}
+        excluded = {i: _WHY for i, count in enumerate(self._counts(chunks)) if count >= MOST}
         try:
-            frames = framer.frames(chunks, now, left_out)
+            frames = framer.frames(chunks, now, excluded)
         except (StreamLshError, MemoryError, OSError):  # they are not due to a document
             self._end()
             raise

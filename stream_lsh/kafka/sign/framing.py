@@ -15,7 +15,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
-from stream_lsh.kafka.sign.records import NONE_LEFT_OUT, columns_of, headers_of
+from stream_lsh.kafka.sign.records import NONE_EXCLUDED, columns_of, headers_of
 from stream_lsh.wire.frames import CONTINUES, Frame
 from stream_lsh.wire.source import TOPIC_BITS, Headers, Record, Source, header_bytes
 
@@ -128,16 +128,16 @@ class Framer:
         self._ratio = COMPRESSED if settings.verify == "exact" else 0.0
 
     def frames(
-        self, chunks: list[Chunk], now: int, left_out: Mapping[int, Rejection] = NONE_LEFT_OUT
+        self, chunks: list[Chunk], now: int, excluded: Mapping[int, Rejection] = NONE_EXCLUDED
     ) -> list[Signed]:  # fmt: skip
         """Frames of all records in the order of the chunks, at least one.
 
         Args:
             now: time of signing, ms since 1970.
-            left_out: records that are rejected unread, by place.
+            excluded: records that are rejected unread, by place.
         """
         records = [record for chunk in chunks for record in chunk.records]
-        columns = self._columns(chunks, left_out)
+        columns = self._columns(chunks, excluded)
         headers = headers_of(records, self._names)
         carried = {i: header_bytes(found) for i, found in headers.items()}
         for i in [i for i, size in carried.items() if size > HEADER_BYTES]:
@@ -151,12 +151,12 @@ class Framer:
         bounds = self._bounds(columns, carried)
         return [frame for begin, end in pairwise(bounds) for frame in self._signed(batch.part(begin, end), now)]
 
-    def _columns(self, chunks: list[Chunk], left_out: Mapping[int, Rejection]) -> Columns:
+    def _columns(self, chunks: list[Chunk], excluded: Mapping[int, Rejection]) -> Columns:
         """The documents of the chunks, those of each topic by its settings."""
         topics, parts, place = [*self._settings.by_topic.values()], list[Columns](), 0
         for topic, found in groupby(chunks, lambda chunk: chunk.partition >> TOPIC_BITS):
             records = [record for chunk in found for record in chunk.records]
-            here = {i - place: why for i, why in left_out.items() if place <= i < place + len(records)}
+            here = {i - place: why for i, why in excluded.items() if place <= i < place + len(records)}
             schemas = self._schemas if topics[topic].document_format == "registry" else None
             parts.append(columns_of(records, topics[topic], schemas, here))
             place += len(records)

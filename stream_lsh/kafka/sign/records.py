@@ -20,12 +20,12 @@ from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.source import Headers, Record
 
-NONE_LEFT_OUT: Mapping[int, Rejection] = MappingProxyType({})
+NONE_EXCLUDED: Mapping[int, Rejection] = MappingProxyType({})
 
 
 def columns_of(
     records: Sequence[Record], settings: KafkaSettings, schemas: Schemas | None = None,
-    left_out: Mapping[int, Rejection] = NONE_LEFT_OUT,
+    excluded: Mapping[int, Rejection] = NONE_EXCLUDED,
 ) -> Columns:  # fmt: skip
     """The documents of n records. Rejected documents keep their place.
 
@@ -37,24 +37,24 @@ def columns_of(
 
     Args:
         schemas: with `document_format` = registry; those of the records were fetched.
-        left_out: records whose values are not read, by place.
+        excluded: records whose values are not read, by place.
     """
-    values, rejected = _values(records, settings.max_document_bytes, left_out)
+    values, rejected = _values(records, settings.max_document_bytes, excluded)
     if settings.document_format == "text":
         columns = _texts(records, values, rejected, settings)
     else:
         columns = _objects(records, values, rejected, settings, schemas)
     if settings.key_is_id is not None:
-        columns = _with_tombstones(columns, records, settings.key_is_id, left_out)
+        columns = _with_tombstones(columns, records, settings.key_is_id, excluded)
     return prefixed(columns, settings)
 
 
 def _with_tombstones(
-    columns: Columns, records: Sequence[Record], kind: str, left_out: Mapping[int, Rejection]
+    columns: Columns, records: Sequence[Record], kind: str, excluded: Mapping[int, Rejection]
 ) -> Columns:  # fmt: skip
     deleted, rejected = list(columns.deleted), columns.rejected
     for i, record in enumerate(records):
-        if record.value is None and i not in left_out:
+        if record.value is None and i not in excluded:
             try:
                 columns.ids[i] = key_id(record.key, kind)
                 deleted.append(i)
@@ -115,14 +115,14 @@ def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, He
 
 
 def _values(
-    records: Sequence[Record], most: int, left_out: Mapping[int, Rejection]
+    records: Sequence[Record], most: int, excluded: Mapping[int, Rejection]
 ) -> tuple[list[bytes], dict[int, Rejection]]:
     """The values. Empty and too large ones are rejected and returned as b"", as those that are left out."""
     values: list[bytes] = []
-    rejected: dict[int, Rejection] = dict(left_out)
+    rejected: dict[int, Rejection] = dict(excluded)
     for i, record in enumerate(records):
         value = record.value
-        if i in left_out:
+        if i in excluded:
             value = b""
         elif not value:
             what = "no value (a tombstone)" if value is None else "an empty value"

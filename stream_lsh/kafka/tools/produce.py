@@ -43,7 +43,7 @@ _START = Position()
 
 
 @dataclass
-class LeftOut:
+class UnsentLines:
     """Lines that cannot be sent, the first few with the reason."""
 
     SHOWN = 5
@@ -70,7 +70,7 @@ class Line:
 class Reader:
     """Records from files: whole lines, or with document_format = text the contents of the text field."""
 
-    def __init__(self, settings: KafkaSettings, key_field: str | None, excluded: LeftOut) -> None:
+    def __init__(self, settings: KafkaSettings, key_field: str | None, excluded: UnsentLines) -> None:
         self._text = settings.document_format == "text"
         self._fields = Fields(
             settings.id_field, settings.text_field, max_document_bytes=settings.max_document_bytes
@@ -222,7 +222,7 @@ class Feeder:
         """
         self.settings = settings = settings.one_topic
         self.topic = Topics.of(settings).documents
-        self.excluded = LeftOut()
+        self.excluded = UnsentLines()
         self.partitions = 0
         self._reader = Reader(settings, None if key_field == LINE_ID else key_field, self.excluded)
         self._sources = [self._reader.open(name) for name in names]

@@ -34,7 +34,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.records import prefixed
 from stream_lsh.kafka.tools.delete import check, line_of
-from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
+from stream_lsh.kafka.tools.produce import Line, Reader, UnsentLines
 from stream_lsh.progress import Step
 from stream_lsh.serve.answers import verdict_lines
 from stream_lsh.serve.comparing import compared_documents, side_by_side
@@ -84,7 +84,7 @@ class PipelineService(Interface):
         self._originals = Originals(settings)
         self._headlines = Headlines(settings, self._known, self.intake.crowded)
         self.intake.reading = lambda: self._originals.waiting
-        self._reader = Reader(one, None, LeftOut())
+        self._reader = Reader(one, None, UnsentLines())
         self._signer = signer_of(settings.signing)
         named = settings.source_field if settings.keep_per is not None else None
         self._fields = replace(one.document_fields, source_field=named)

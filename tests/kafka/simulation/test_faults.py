@@ -51,7 +51,7 @@ async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: Worl
         [pipeline.start(), *(pipeline.start(role) for role in ROLES)] if apart else [pipeline.start(), pipeline.start()]
     )
     aimed = enumerate(aims(chance, world.seed, AIMS, N / RATE))
-    faults = Faults(pipeline, workers, [aim for place, aim in aimed if place not in world.schedule.left_out])
+    faults = Faults(pipeline, workers, [aim for place, aim in aimed if place not in world.schedule.omitted])
     history = plain.history(N, PARTITIONS, world.seed)[: world.schedule.documents]
     await world.process("producer").start(pipeline.feed(history, RATE))
     await asyncio.sleep(5)

@@ -137,10 +137,10 @@ def test_a_seed_repeats_its_schedule_and_another_has_another() -> None:
         assert alone[0]["digest"] == digests[2][0]
 
 
-@simulated(and_schedules=[Schedule(5, left_out=(0, 2), documents=7)])
+@simulated(and_schedules=[Schedule(5, omitted=(0, 2), documents=7)])
 async def fragile(world: World, cluster: Cluster) -> None:
     """Fails where the second and fifth of six faults meet nine documents, or more."""
-    happen = {place for place in range(6) if place not in world.schedule.left_out}
+    happen = {place for place in range(6) if place not in world.schedule.omitted}
     assert not ({1, 4} <= happen and (world.schedule.documents or 30) >= 9), f"seed {world.seed}"
 
 
@@ -153,5 +153,5 @@ def test_a_schedule_that_fails_is_shrunk_to_what_it_takes() -> None:
         return result["error"] is not None
 
     found = shrunk(Schedule(5), 6, 30, fails)
-    assert str(found) == "Schedule(5, left_out=(0, 2, 3, 5), documents=9)"
+    assert str(found) == "Schedule(5, omitted=(0, 2, 3, 5), documents=9)"
     assert shrunk(found, 6, 30, fails) == found

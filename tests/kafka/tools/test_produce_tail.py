@@ -32,7 +32,7 @@ from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Note
 from stream_lsh.kafka.tools import delete, produce
-from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Reader
+from stream_lsh.kafka.tools.produce import Feeder, Reader, UnsentLines
 from stream_lsh.kafka.tools.tail import tail
 
 
@@ -97,10 +97,10 @@ def test_a_line_that_reading_raises_on_is_left_out(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(produce, "key_text", key_text)
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines(0, 3)))
-    reader = Reader(KafkaSettings(), None, left_out := LeftOut())
+    reader = Reader(KafkaSettings(), None, unsent := UnsentLines())
     found = reader.records(reader.open(str(tmp_path / "a.jsonl")))
     assert [record.key for records in found for record in records] == [b"d0", b"d2"]
-    [message] = left_out.messages
+    [message] = unsent.messages
     assert re.search(
         r"a\.jsonl, line 2: the engine raised KeyError in stream_lsh\.kafka\.tools\.produce, line", message
     )
@@ -108,12 +108,12 @@ def test_a_line_that_reading_raises_on_is_left_out(tmp_path: Path, monkeypatch: 
 
 def test_rows_of_a_table_are_sent_as_json(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text\n7,some words\nragged\n")
-    reader = Reader(KafkaSettings(), None, left_out := LeftOut())
+    reader = Reader(KafkaSettings(), None, unsent := UnsentLines())
     found = reader.records(reader.open(str(tmp_path / "a.csv")))
     assert [(record.key, record.value) for records in found for record in records] == [
         (b"7", b'{"id":"7","text":"some words"}')
     ]
-    assert left_out.messages == [f"{tmp_path}/a.csv, line 2: the row has 1 cells, and the header 2"]
+    assert unsent.messages == [f"{tmp_path}/a.csv, line 2: the row has 1 cells, and the header 2"]
 
 
 @simulated()

@@ -1,6 +1,6 @@
 """Simulations as tests, and the server that runs them.
 
-    @simulated(seeds=5, and_schedules=[Schedule(12, left_out=(0, 3), documents=7)])
+    @simulated(seeds=5, and_schedules=[Schedule(12, omitted=(0, 3), documents=7)])
     async def test_a_record_arrives(world: World, cluster: Cluster) -> None: ...
 
     @simulated()

@@ -17,17 +17,17 @@ class Schedule:
     """A seed, and what of it happens.
 
     Attributes:
-        left_out: the places of the faults that do not happen.
+        omitted: the places of the faults that do not happen.
         documents: how many of them come. None = all.
     """
 
     seed: int
-    left_out: Sequence[int] = ()
+    omitted: Sequence[int] = ()
     documents: int | None = None
 
     def __str__(self) -> str:
-        left_out = f", left_out={tuple(self.left_out)}" if self.left_out else ""
-        return f"Schedule({self.seed}{left_out}{f', documents={self.documents}' if self.documents else ''})"
+        omitted = f", omitted={tuple(self.omitted)}" if self.omitted else ""
+        return f"Schedule({self.seed}{omitted}{f', documents={self.documents}' if self.documents else ''})"
 
 
 def shrunk(schedule: Schedule, faults: int, documents: int, fails: Callable[[Schedule], bool]) -> Schedule:
@@ -36,8 +36,8 @@ def shrunk(schedule: Schedule, faults: int, documents: int, fails: Callable[[Sch
     faults, documents: how many the whole schedule has. fails: runs a schedule.
     """
     for place in range(faults):
-        if place not in schedule.left_out:
-            without = replace(schedule, left_out=tuple(sorted({*schedule.left_out, place})))
+        if place not in schedule.omitted:
+            without = replace(schedule, omitted=tuple(sorted({*schedule.omitted, place})))
             schedule = without if fails(without) else schedule
     have, step = documents, documents // 2
     while step:
