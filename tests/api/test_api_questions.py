@@ -63,7 +63,7 @@ def test_query_batch_answers_as_query_does(filled: Deduplicator) -> None:
             filled.query_batch(nonsense)  # type: ignore[arg-type]
 
 
-def test_in_knows_the_ids_that_were_taken(filled: Deduplicator) -> None:
+def test_in_finds_the_ids_that_were_taken(filled: Deduplicator) -> None:
     assert "a" in filled and 2**70 in filled and 0 in filled and np.int64(0) in filled and np.str_("a") in filled
     assert "0" not in filled and 2**70 + 1 not in filled and "b" not in filled and "x" * 5000 not in filled
     assert "\ud800" not in filled

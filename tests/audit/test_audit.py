@@ -257,7 +257,7 @@ def test_any_index_has_a_report(tmp_path: Path, documents: list[dict[str, Any]],
     assert [pair["seq"] for pair in found["pairs"]["sample"]] or not found["documents"]["dropped"]
 
 
-def test_damaged_rows_are_left_out_and_said(folder: Path, tmp_path: Path) -> None:
+def test_damaged_rows_are_counted_and_not_shown(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder / "index", tmp_path / "index")
     settings = stored_settings(copy)
     index = Index(settings, copy, read_only=True)

@@ -53,7 +53,7 @@ def test_ids_are_unique_and_times_go_on() -> None:
     assert [post["ts"] for post in made] == sorted(post["ts"] for post in made)
 
 
-def test_blocks_end_where_lines_end_whatever_their_size() -> None:
+def test_blocks_of_any_size_end_where_lines_end() -> None:
     source = template(iter(LINES), FREQUENT)
     whole = b"".join(data for data, _ in blocks(source, 7))
     for size in (1, 2, 3, 5):

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_test_tells_the_same_alerts(folder: Path) -> None:
+def test_a_test_shows_the_same_alerts(folder: Path) -> None:
     reported = read_lines(folder / "alerts.jsonl")
     assert [(alert["rule"], alert["id"]) for alert in reported] == [("spreads", "b2"), ("copyist", "c0")]
     done = run("alerts", "test", folder / "rules.toml", "--index", folder / "index")

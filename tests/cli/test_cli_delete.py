@@ -125,13 +125,13 @@ def test_an_index_whose_documents_stay_is_refused(tmp_path: Path) -> None:
     assert "whose documents stay as they are (on_conflict = reject): feed them into a new one" in done.stderr
 
 
-def test_somebody_else_is_writing(folder: Path) -> None:
+def test_another_process_is_writing(folder: Path) -> None:
     with Deduplicator(index=folder / "index"):
         assert "another process" in delete(folder, "a", code=3).stderr
     delete(folder, "a")
 
 
-def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_continues_behind_a_deletion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte: it is cut to where it was committed, then come the lines of what was deleted, then its own."""
     monkeypatch.setattr(job, "COMMIT_SECONDS", 0)
     with (folder / "feed").open("a") as file:
@@ -208,7 +208,7 @@ def test_what_is_refused(state: str, tmp_path: Path) -> None:
     assert "erase_hours" in run("delete", "id-1", "--index", state, "--erase-hours", "-1", code=2).stderr
 
 
-def test_whoever_has_the_index_erases_by_himself(state: str) -> None:
+def test_the_process_with_the_index_erases(state: str) -> None:
     run("delete", "id-1", "--index", state)
     with Deduplicator(index=state):
         for more in ((), ("--now",)):

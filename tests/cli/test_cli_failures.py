@@ -175,7 +175,7 @@ WRITER = textwrap.dedent("""
 """)
 
 
-def test_a_reader_that_goes_away_ends_it_in_silence() -> None:
+def test_a_reader_that_closes_ends_it_in_silence() -> None:
     with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -128,7 +128,7 @@ def test_an_index_keeps_groups_by_default(folder: Path, tmp_path: Path) -> None:
     assert "keeps no groups" in run("groups", "--index", tmp_path / "all", code=3).stderr
 
 
-def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
+def test_a_reader_that_stops_is_no_damage(folder: Path) -> None:
     with pytest.raises(BrokenPipeError), whole(folder / "index", 0):
         raise BrokenPipeError
 

@@ -80,7 +80,7 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "lower frame_documents from 1000 to 500" in result.output
 
 
-def test_health_of_a_worker_that_is_alive() -> None:
+def test_health_of_a_live_worker() -> None:
     with answering(200, health_report()) as port:
         result = run("health", "--port", str(port))
         assert result.exit_code == 0

@@ -208,7 +208,7 @@ async def test_lines_are_sent_in_parts_and_large_ones_with_a_key(tmp_path: Path)
     assert said == [("unique", None), ("rejected", "id_reused")]
 
 
-def test_late_verdict_comes_with_the_other_answers() -> None:
+def test_late_verdict_is_given_with_the_other_answers() -> None:
     verdict = {"id": 1, "seq": 0, "kind": "unique", "duplicate_of": None, "similarity": None, "group": 0, "matches": []}
     source = {"topic": "documents", "partition": 0, "offset": 7}
     late = {"id": 2, "taken": True, "source": source, "look": "/v1/documents/2?id_type=json", "detail": "late"}

@@ -62,7 +62,7 @@ def test_some_pairs_are_shown_and_all_are_counted() -> None:
     ]
 
 
-def test_only_the_connection_comes_from_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_the_connection_is_read_from_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STREAM_LSH_BOOTSTRAP_SERVERS", "kafka-1:9092")
     monkeypatch.setenv("STREAM_LSH_THRESHOLD", "0.5")
     monkeypatch.setenv("STREAM_LSH_SECURITY_PROTOCOL", "SASL_SSL")

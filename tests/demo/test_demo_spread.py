@@ -98,7 +98,7 @@ def test_lines_are_documents_in_order_of_time_with_ids_of_their_own(feed: Feed) 
     assert [document["ts"] for document in documents] == sorted(document["ts"] for document in documents)
 
 
-def test_what_was_made_from_another_comes_after_it(feed: Feed) -> None:
+def test_what_was_made_from_another_follows_it(feed: Feed) -> None:
     seen: set[str | None] = set()
     for entry in feed.entries:
         assert entry.parent is None or entry.parent in seen
@@ -238,7 +238,7 @@ def test_stories_are_found(diary: Diary) -> None:
     assert 0 < diary.pure <= diary.whole
 
 
-def test_what_goes_wrong_is_counted(week: Week) -> None:
+def test_faults_are_counted(week: Week) -> None:
     """Twins taken for the one before, a single report put into the largest event, an article torn out of that."""
     entries = week.feed.entries
     first: dict[int, int] = {}

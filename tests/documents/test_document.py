@@ -78,13 +78,13 @@ def test_what_is_no_id_raises_at_the_call(id: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**63, 2**64 + 1, -(10**40), 10**4000], ids=range(6))
-def test_an_integer_of_any_size_comes_back(number: int) -> None:
+def test_an_integer_of_any_size_is_read_back(number: int) -> None:
     (text,) = columns([Document(number, "text")]).ids
     assert id_value(text) == number
 
 
 @pytest.mark.parametrize("name", ["", "a", '"\\', "\ud800", "é\udfff", "\x00"], ids=ascii)
-def test_a_string_comes_back(name: str) -> None:
+def test_a_string_is_read_back(name: str) -> None:
     """Ids of JSON lines may have lone surrogates."""
     (text,) = parsed({"id": name, "text": "x"}, Fields()).ids
     assert id_value(text) == name

@@ -235,7 +235,7 @@ def test_lines_the_reader_has_refused_are_not_looked_at() -> None:
         assert found.ids == [b"1", b"null"]
 
 
-def test_nesting_up_to_the_limit_is_the_same_whoever_reads() -> None:
+def test_nesting_up_to_the_limit_is_the_same_in_all_readers() -> None:
     def nested(depth: int) -> bytes:
         return b'{"id":1,"text":"x","y":' + b"[" * depth + b"]" * depth + b"}"
 

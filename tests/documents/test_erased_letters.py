@@ -51,7 +51,7 @@ def test_one_that_a_power_cut_has_left_half_erased(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("id_field", "id"), [("meta.id", b'"a"'), ("@line", b'"feed.jsonl:3"')])
-def test_where_ids_stand(tmp_path: Path, id_field: str, id: bytes) -> None:
+def test_places_of_ids(tmp_path: Path, id_field: str, id: bytes) -> None:
     file = tmp_path / "letters"
     other, mine = (letter(b'{"id": "x", "meta": {"id": "%b"}}' % name, line=n) for name, n in ((b"b", 2), (b"a", 3)))
     file.write_bytes(other + mine)

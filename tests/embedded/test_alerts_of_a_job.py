@@ -168,7 +168,7 @@ def test_what_is_in_memory_and_when_it_is_committed_changes_nothing(
     assert len(keys) == len(set(keys)) == once.alerts.alerts
 
 
-def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Path, rules: Path) -> None:
+def test_a_rehearsal_shows_the_same_where_all_is_stored_that_counts(tmp_path: Path, rules: Path) -> None:
     inputs = long_feed(tmp_path, 2000, 3, mistakes=False)
     run(tmp_path, inputs, rules)
     rehearsed = rehearse(tmp_path / "index", read_rules(rules))

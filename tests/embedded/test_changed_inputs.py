@@ -69,7 +69,7 @@ def test_a_file_that_was_touched_or_copied_is_the_same(tmp_path: Path) -> None:
     assert run(tmp_path, link).already_done == (str(link),)
 
 
-def test_checksums_go_on_wherever_a_run_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checksums_continue_at_any_end_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a block, of a chunk of blocks, behind a line that was too large, a blank one, or none at all."""
     monkeypatch.setattr("stream_lsh.embedded.checksums.BLOCK", 1000)
     monkeypatch.setattr("stream_lsh.embedded.feed.BLOCK", 1000)

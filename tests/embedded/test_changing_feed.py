@@ -192,7 +192,7 @@ def run(folder: Path, inputs: list[str], **more: Any) -> None:
 
 @pytest.mark.parametrize("verify", ["exact", "signature"])
 @pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
-def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any, more: Any) -> None:
+def test_folded_unique_lines_are_what_is_kept(tmp_path: Path, verify: Any, more: Any) -> None:
     records = copies(0, 400)
     run(tmp_path, written(tmp_path, records), verify=verify, **more)
     # What is kept by the lines of the output, with representatives from the input; and how many of these.

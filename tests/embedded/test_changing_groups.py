@@ -242,7 +242,7 @@ def rules(tmp_path: Path) -> Path:
         ),
     ],
 )
-def test_a_run_that_is_broken_off_goes_on_to_the_byte(
+def test_a_run_that_is_broken_off_continues_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Path, shards: int, window: str | None, keep: str
 ) -> None:
     shape = {"shards": shards, "decision_lag": 100, "keep": keep}
@@ -340,7 +340,7 @@ def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     assert "keeps no groups" in commands.run(*command, "--groups", str(tmp_path / "none"), code=3).output
 
 
-def test_alerts_count_who_comes(tmp_path: Path, rules: Path) -> None:
+def test_alerts_count_members_that_join(tmp_path: Path, rules: Path) -> None:
     """An update that stays in its group is no arrival, and nobody who goes takes one back."""
     job(tmp_path, [("a", TEXT), ("b", TEXT), ("b", TEXT + " now"), ("a", TEXT + " here"), ("b", None), ("c", TEXT)],
         rules)  # fmt: skip
@@ -406,7 +406,7 @@ def test_a_removed_member_without_a_representative_is_listed_while_it_has_an_id(
 
 
 @pytest.mark.long
-def test_somebody_reads_while_ids_are_erased(tmp_path: Path) -> None:
+def test_reads_while_ids_are_erased(tmp_path: Path) -> None:
     """He sees a whole index, whatever moment it is; nothing is left in the end."""
     records, settings = story(4, 400), Settings(**SURE)
     events = in_pieces(records, settings, tmp_path, random.Random(4))

@@ -76,7 +76,7 @@ def left(state: Path) -> bool:
 
 
 @pytest.mark.long
-def test_the_journal_goes(tmp_path: Path, feed: list[Path]) -> None:
+def test_the_journal_is_removed(tmp_path: Path, feed: list[Path]) -> None:
     """A run that is killed before something is erased goes on with >>: with > it would have to write it again."""
     whole, broken, state = tmp_path / "whole", tmp_path / "broken", tmp_path / "state"
     dedup(tmp_path / "other", NEVER, feed, "--unique", str(whole))

@@ -293,7 +293,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(reader)
 
 
-def test_a_line_comes_out_as_soon_as_it_is_there(pipe: int) -> None:
+def test_a_line_is_given_as_soon_as_it_is_there(pipe: int) -> None:
     batches = open_input("-", Fields()).batches(START)
     for i in range(5):
         os.write(pipe, document(2 * i) + b"\n" + document(2 * i + 1)[:7])

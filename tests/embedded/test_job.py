@@ -242,7 +242,7 @@ def no_folder() -> str:
     raise FileNotFoundError(2, "No usable temporary directory found")
 
 
-def test_a_folder_that_goes_away() -> None:
+def test_a_folder_that_is_removed() -> None:
     with temporary_folder() as name:
         assert Path(name).is_dir()
     assert not Path(name).exists()

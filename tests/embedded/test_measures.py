@@ -149,7 +149,7 @@ def quick(*measures: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("measure", quick("tf-idf"))
-def test_a_run_that_is_broken_off_goes_on_to_the_byte(
+def test_a_run_that_is_broken_off_continues_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: str
 ) -> None:
     feed = feed_of(measure, seed=3)
@@ -248,7 +248,7 @@ def crowd(measure: str, n: int) -> tuple[list[Any], list[Any]]:
 
 @pytest.mark.parametrize("compare_with", ["kept", pytest.param("all", marks=pytest.mark.long)])
 @pytest.mark.parametrize("measure", ITEMS)
-def test_crowds_have_one_that_stands_for_them(measure: str, compare_with: Any) -> None:
+def test_crowds_have_one_representative(measure: str, compare_with: Any) -> None:
     """Nothing is missed that decides a verdict."""
     both = [item for pair in zip(*crowd(measure, 600), strict=True) for item in pair]
     documents = [Document(i, **{FIELDS.get(measure, "text"): item}) for i, item in enumerate(both)]

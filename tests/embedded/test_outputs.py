@@ -197,7 +197,7 @@ def test_ctrl_c_in_the_middle_leaves_complete_lines(tmp_path: Path, monkeypatch:
     assert output.checkpoint(sync=False).length == 7
 
 
-def test_a_reader_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     monkeypatch.setattr(outputs, "STANDARD_OUTPUT", writer)
     output = Output.standard()
@@ -252,7 +252,7 @@ def standard(path: Path, flags: int, state: OutputState | None, monkeypatch: pyt
     return Output.standard(state), descriptor
 
 
-def test_standard_output_goes_on_when_it_is_appended_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_output_continues_when_it_is_appended_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"earlier\n")
     output, descriptor = standard(path, os.O_APPEND, None, monkeypatch)

@@ -127,7 +127,7 @@ def test_outputs_that_are_lost_are_written_again(tmp_path: Path, case: str) -> N
     assert command.bytes == before
 
 
-def test_what_is_decided_before_a_window_is_not_known_any_more(tmp_path: Path) -> None:
+def test_decisions_before_a_window_are_not_known_any_more(tmp_path: Path) -> None:
     feed, every = tmp_path / "feed", records(200)
     command = Command(tmp_path / "folder", [feed], {**SMALL, "window": "60s"})
     for end in (100, 200):
@@ -214,7 +214,7 @@ def test_a_pipe_gets_all_of_it_or_what_is_new(tmp_path: Path, monkeypatch: pytes
     assert piped() == whole + new
 
 
-def test_what_came_through_a_pipe_cannot_be_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_pipe_brought_cannot_be_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But into another file what is new may go, and --only-new is a way out."""
     lines = [b'{"id":"a","text":"one two three four"}\n', b'{"id":"b","text":"five six seven eight"}\n']
     out, other = tmp_path / "out", tmp_path / "other"
@@ -287,7 +287,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, 
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-def test_a_feed_that_has_grown(tmp_path: Path, suffix: str) -> None:
+def test_a_longer_feed(tmp_path: Path, suffix: str) -> None:
     """By lines, by parts of lines, by line ends, beside another one: in the order of the log."""
     feed, other = tmp_path / f"feed.jsonl{suffix}", tmp_path / "other.jsonl"
     whole = "".join(f'{{"id":{n},"text":"text {n} is of its own, and no other"}}\n' for n in range(12)).encode()

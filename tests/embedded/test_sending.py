@@ -263,7 +263,7 @@ def test_what_the_command_needs(alerts: Path, arguments: list[str], said: str) -
     assert re.search(said, commands.run("alerts", "send", str(alerts), *given, code=2).stderr)
 
 
-def test_a_sender_that_is_killed_goes_on(alerts: Path) -> None:
+def test_a_sender_that_is_killed_continues(alerts: Path) -> None:
     """Killed while a receiver that hangs has the third alert: that one comes again, and no other."""
     command = [sys.executable, "-m", "stream_lsh.cli", "alerts", "send", str(alerts), "--url"]
     with receiving(lambda n: "hang" if n == 2 else 200) as receiver:

@@ -91,7 +91,7 @@ def test_the_first_one_asks_to_stop_and_the_second_one_too(number: int) -> None:
     assert signals.came == [number, number] and second == [number] and signals.done
 
 
-def test_one_that_came_before_is_not_forgotten() -> None:
+def test_an_earlier_signal_is_not_forgotten() -> None:
     async def work(stop: asyncio.Event, kill: asyncio.Event) -> None:
         assert stop.is_set() and not kill.is_set()
 
@@ -101,7 +101,7 @@ def test_one_that_came_before_is_not_forgotten() -> None:
         signals.run(work)
 
 
-def test_a_postponed_one_comes_once() -> None:
+def test_a_postponed_signal_is_given_once() -> None:
     with Signals() as signals:
         with postponed() as check:
             send()

@@ -34,7 +34,7 @@ def as_modelled(folder: Path, records: list[dict[str, Any]], settings: Settings)
     return verdicts
 
 
-def test_a_story_that_slept_is_less_similar(tmp_path: Path) -> None:
+def test_a_story_after_a_pause_is_less_similar(tmp_path: Path) -> None:
     """As the plain model has it; not where the times are not known."""
     records = feed_of("tf-idf", seed=2).plain(100)
     chance = random.Random(2)

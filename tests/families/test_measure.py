@@ -70,7 +70,7 @@ def test_distances_are_those_of_the_definition(dimensions: int) -> None:
         assert similar(hamming, *rows) == 1 - hamming_distance(*places) / (8 * dimensions)
 
 
-def test_whoever_is_compared_with_himself_is_alike() -> None:
+def test_a_document_is_equal_to_itself() -> None:
     """Exactly, whatever his length."""
     chance = np.random.default_rng(1)
     for scale in (1e-40, 1e-20, 1.0, 1e20, 1e37):

@@ -107,7 +107,7 @@ def test_passages_are_those_of_plain_python(seed: int) -> None:
         "...",
     ],
 )
-def test_tokens_stand_where_the_signer_sees_them(text: str) -> None:
+def test_tokens_are_where_the_signer_sees_them(text: str) -> None:
     """The same tokens as those of shingles of one word, whatever the script."""
     settings = Settings(measure="containment", shingles="words:1/1")
     data = text.encode(errors="surrogatepass")
@@ -206,7 +206,7 @@ def test_the_sampling_keeps_the_promise() -> None:
     assert json.loads(json.dumps(Settings(measure="containment", threshold=0.5).answers))["sampling"] == 2
 
 
-def test_keys_are_a_share_and_the_same_wherever_the_shingle_is() -> None:
+def test_keys_are_a_share_and_the_same_at_any_place() -> None:
     signer = SampledSigner(Settings(measure="containment", shingles="words:3").signing)
     words = [f"w{k}" for k in range(20_000)]
     texts = [" ".join(words).encode(), " ".join(words[100:1000]).encode()]

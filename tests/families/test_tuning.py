@@ -80,7 +80,7 @@ SIZES = st.none() | st.integers(1, 4096)
     bands=st.none() | st.integers(1, 1024),
     rows=st.none() | st.integers(1, 64),
 )
-def test_whatever_is_chosen_keeps_recall_and_what_is_fixed(
+def test_any_choice_keeps_recall_and_what_is_fixed(
     threshold: float, recall: float, signature_size: int | None, bands: int | None, rows: int | None
 ) -> None:
     try:
@@ -195,7 +195,7 @@ def test_clean_blocks_are_counted_in_all_choices_of_bits(flipped: int) -> None:
         assert clean_blocks(12, 4, least, flipped) == pytest.approx(share)
 
 
-def test_strangers_of_bits_are_all_rows_of_bits() -> None:
+def test_equal_components_by_chance_of_bit_vectors() -> None:
     settings = Settings(measure="hamming", dimensions=16, max_distance=3)
     masks = masks_of(settings.signing)[:, 0]
     every = np.arange(2**16, dtype=np.uint64)

@@ -160,7 +160,7 @@ def test_a_folder_in_which_others_may_write_is_refused(places: tuple[Path, Path,
     assert cache.folders("v") == (None, [])
 
 
-def test_a_folder_of_somebody_else_is_refused(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_is_refused(places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     own, temporary, shipped = places
     user = os.getuid()
     for folder in (own, temporary, shipped):

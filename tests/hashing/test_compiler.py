@@ -73,7 +73,7 @@ def test_numbers_in_a_call_make_no_parts_of_their_own() -> None:
     assert len(times._parts) == 1
 
 
-def test_an_error_comes_through_from_what_is_called() -> None:
+def test_an_error_is_raised_from_what_is_called() -> None:
     with pytest.raises(ValueError, match="below zero"):
         thirds(np.array([-1]), np.zeros(1, np.int64))
 
@@ -84,7 +84,7 @@ def test_a_far_kernel_is_called_by_its_address() -> None:
     assert doubled(9) == 6
 
 
-def test_an_error_comes_through_from_a_far_kernel() -> None:
+def test_an_error_is_raised_from_a_far_kernel() -> None:
     doubled.load()
     with pytest.raises(ValueError, match="below zero"):
         calling(-1)

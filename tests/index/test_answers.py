@@ -170,7 +170,7 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, mode: s
 
 
 @pytest.mark.parametrize("order", ["as they came", "the kept one last", "all"])
-def test_a_crowd_of_one_text_goes(tmp_path: Path, order: str) -> None:
+def test_a_crowd_of_one_text_is_removed(tmp_path: Path, order: str) -> None:
     """It has representatives to its end; and when the text comes again nobody is met."""
     n, text, chance = 600 if LONG else 200, "one text of nine words that all of them have", random.Random(1)
     ids = {"as they came": list(range(n)), "the kept one last": [*range(1, n - 1), 0, n - 1]}.get(order)
@@ -225,7 +225,7 @@ def test_ids_that_were_deleted_come_again_as_their_representatives(tmp_path: Pat
     assert [verdict.duplicate_of for verdict in found[-60:]] == [f"second {i}" for i in range(60)]
 
 
-def test_an_id_that_comes_again_has_not_the_copies_of_the_one_before(tmp_path: Path) -> None:
+def test_a_repeated_id_has_not_the_copies_of_the_one_before(tmp_path: Path) -> None:
     """Under `all`: all in one segment, where copies stand behind a row that is not seen any more."""
     settings = Settings(**SURE, **ANY, window="10s")
     feed = [

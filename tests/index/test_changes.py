@@ -199,7 +199,7 @@ def test_what_changes_at_each_look_is_not_opened(tmp_path: Path, monkeypatch: py
             Store(tmp_path / "db", read_only=True)
 
 
-def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
+def test_nothing_is_removed_while_a_process_is_opening(tmp_path: Path) -> None:
     """What a reader has read that counts is there until it has opened it; then it goes, also after a restart."""
     feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memtable_documents": 16})
 

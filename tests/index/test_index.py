@@ -251,7 +251,7 @@ def test_ids_that_collide_under_murmur_are_two_ids(tmp_path: Path, crafted: tupl
 
 
 @pytest.mark.parametrize("compare_with", ["kept", "all"])
-def test_who_knows_the_key_is_compared_all_the_same(tmp_path: Path, compare_with: str) -> None:
+def test_texts_made_for_a_known_key_are_compared_all_the_same(tmp_path: Path, compare_with: str) -> None:
     """With `verify = "exact"` equal hashes are also equal sets."""
     base = [f"w{i}" for i in range(60)]
     texts = [base, [f"v{i}" for i in range(60)], [*base[:-1], "x"], base, ["only", "three", "words"]]

@@ -101,7 +101,7 @@ def test_what_deleting_by_a_key_needs() -> None:
     assert KafkaSettings.load(None, **text, key_is_id="string").key_is_id == "string"
 
 
-def test_what_erasing_goes_with() -> None:
+def test_settings_that_erasing_allows() -> None:
     assert KafkaSettings().erase_hours is None and KafkaSettings(erase_hours=24).erase_hours == 24
     assert KafkaSettings(erase_hours=1).fingerprint == KafkaSettings().fingerprint
     assert KafkaSettings(erase_hours=1, window="7d").fingerprint == KafkaSettings(window="7d").fingerprint
@@ -113,7 +113,7 @@ def test_what_erasing_goes_with() -> None:
         assert "erase_hours = 24: on Kafka erasing needs compare_with = 'kept' and one shard" in said and why in said
 
 
-def test_what_a_window_goes_with() -> None:
+def test_settings_that_a_window_allows() -> None:
     settings = KafkaSettings(window="P7D", shards=2)
     assert (settings.window, settings.max_future) == ("7d", MAX_FUTURE)
     assert settings.fingerprint == Settings(window="7d", max_future="10m", shards=2).fingerprint

@@ -68,7 +68,7 @@ def key(line: bytes, field: str | None = None, **given: Any) -> bytes | None:
     ],
 )
 @pytest.mark.parametrize("text", [b'"x"', b'"\\ud800"', b"1e999", b"123456789012345678901234567890"])
-def test_whatever_else_is_in_the_line(id: bytes, expected: bytes | None, text: bytes) -> None:
+def test_anything_else_in_the_line(id: bytes, expected: bytes | None, text: bytes) -> None:
     line = b'{"id": ' + id + b', "text": ' + text + b"}"
     assert key(line) == expected
     # As a tombstone's key is read: a text has its quotes, a number is the same.

@@ -239,7 +239,7 @@ def test_events_go_on_over_a_restart(pipeline: Pipeline, tmp_path: Path) -> None
             Serving(None, "--bootstrap-servers", broker, "--topic-prefix", prefix, *options)
 
 
-def test_a_verdict_that_does_not_come_in_time_comes_later(broker: Any, prefix: str, tmp_path: Path) -> None:
+def test_a_verdict_that_is_late_is_given_later(broker: Any, prefix: str, tmp_path: Path) -> None:
     """And SIGTERM finishes what was taken."""
     answers: list[httpx.Response] = []
     with Pipeline(broker.bootstrap, prefix, tmp_path, **PATIENT) as pipeline:
@@ -315,7 +315,7 @@ def test_deletions_and_writes_to_one_of_several_topics(broker: Any, prefix: str,
             assert service.client.delete("/v1/documents/w.d0").json()["id"] == "w.d0"
 
 
-def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
+def test_a_broker_that_is_away_returns(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
     broker = proxied.broker
     with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
         pipeline.worker()

@@ -39,7 +39,7 @@ SILENT: dict[str, tuple[bytes, ...]] = {
 }
 
 
-async def test_who_does_not_go_on_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_stops_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(tmp_path) as (port, service):
         with monkeypatch.context() as patched:  # an honest one may be slow, as may the machine
             patched.setattr("stream_lsh.serve.connection.HEADER_SECONDS", 0.3)
@@ -50,7 +50,7 @@ async def test_who_does_not_go_on_is_cut_off(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.long
-async def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In which what was sent before is judged on, on a slow machine.
     monkeypatch.setattr("stream_lsh.serve.connection.SILENT_SECONDS", 3)
     async with serving(tmp_path) as (port, service):
@@ -170,7 +170,7 @@ async def test_nothing_is_left_of_disconnected_clients(tmp_path: Path) -> None:
         assert not any(map(gt, after, most)), (after, most)
 
 
-async def test_too_many_who_wait_are_sent_away(tmp_path: Path) -> None:
+async def test_too_many_waiting_clients_are_sent_away(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(waiting_documents=5)) as (port, service):
         service.writer.waiting += 5
         answer = await say(port, head(len(line("a")), kind="application/json").replace(

@@ -95,7 +95,7 @@ def test_quotations_are_compared_by_what_the_smaller_one_has() -> None:
     assert again.evidence == found.evidence
 
 
-def test_what_stands_for_a_large_set_is_compared_whole() -> None:
+def test_the_sample_of_a_large_set_is_compared_whole() -> None:
     settings = Settings(measure="weighted-jaccard", threshold=0.5)
     texts = [weights_text({f"element {n:06}": 1 for n in range(begin, 20_000)}, "the set", b"") for begin in (0, 100)]
     assert min(map(len, texts)) > MOST_CHARACTERS

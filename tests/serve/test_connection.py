@@ -179,7 +179,7 @@ def test_overridden_parts_of_uvicorn_are_as_expected() -> None:
     assert theirs & mine - OVERRIDDEN == uses, "a name has another meaning in uvicorn, or is missing there"
 
 
-async def test_a_request_that_is_cut_off_by_a_stop_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_is_cut_off_by_a_stop_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("server", "intake"):
         monkeypatch.setattr(f"stream_lsh.serve.{module}.STOP_SECONDS", -4)  # and five more until it is cut off
     async with serving(tmp_path) as (port, _):

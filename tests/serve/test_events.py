@@ -44,7 +44,7 @@ def read(ring: Ring, place: Place, wanted: EventFilter = ALL) -> Iterator[tuple[
 
 
 @given(st.lists(st.integers(1, 5), max_size=12), st.integers(0, 40), st.integers(0, 2), st.sets(st.sampled_from(KINDS)))
-def test_whoever_goes_on_misses_nothing_and_gets_nothing_twice(
+def test_a_client_that_continues_misses_nothing_and_gets_nothing_twice(
     sizes: list[int], seq: int, n: int, kinds: set[Kind]
 ) -> None:
     ring, at = Ring(3), 3
@@ -163,7 +163,7 @@ def all_of(ring: Ring) -> bytes:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 300))
-def test_the_order_is_the_same_for_everybody(seed: int, documents: int) -> None:
+def test_the_order_is_the_same_for_all_clients(seed: int, documents: int) -> None:
     partitions = stream(seed, documents)
     one, other = merged(partitions, seed, 10**6), merged(partitions, seed + 1, 10**6)
     assert all_of(one) == all_of(other)
@@ -178,7 +178,7 @@ def test_the_order_is_the_same_for_everybody(seed: int, documents: int) -> None:
     assert (kept.end == one.end and kept.begin[0] > 0) or len(wanted) <= 50 + 10
 
 
-def test_a_later_life_goes_on_where_the_last_one_was() -> None:
+def test_a_restart_continues_where_the_last_run_was() -> None:
     ring = Ring(0)
     first: list[Said] = [(seq, "verdict", b"%d" % seq) for seq in range(10)]
     tell(ring, first, 0, 10)

@@ -259,7 +259,7 @@ def test_rows_are_worked_through_by_keys(page: Chrome, served: Serving) -> None:
     value(page, f"{row('Keyone-2')}.classList.contains('is-seen')")
 
 
-def test_the_title_counts_what_nobody_has_seen(page: Chrome, served: Serving) -> None:
+def test_the_title_counts_unseen_rows(page: Chrome, served: Serving) -> None:
     look = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
     wait_for_row(page, pair(served, "Seenham"))  # the rows before it do not count
     page.execute_script(look % "true")

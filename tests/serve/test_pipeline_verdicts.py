@@ -43,7 +43,7 @@ def test_what_was_kept_and_what_was_dropped() -> None:
     assert state(fed(*said, keeps=False), "b") == "kept"
 
 
-def test_a_representative_stands_for_its_group_in_whatever_order_the_partitions_are_read() -> None:
+def test_a_group_has_its_representative_in_any_order_of_partitions() -> None:
     dropped = verdict("b", 2, "near_duplicate")
     gone = verdict("a", 5, "deleted", new_representative={"id": "b", "seq": 2})
     later = verdict("c", 6, "unique", new_representatives=[{"group": 1, "id": "b", "seq": 2}])
@@ -53,7 +53,7 @@ def test_a_representative_stands_for_its_group_in_whatever_order_the_partitions_
     assert found.of("a") is None
 
 
-def test_a_superseded_document_is_dropped_in_whatever_order_the_partitions_are_read() -> None:
+def test_a_superseded_document_is_dropped_in_any_order_of_partitions() -> None:
     said = [
         verdict("a", 1, "unique"), verdict("b", 2, "unique", supersedes="a"),
         verdict("b", 3, "deleted", new_representative={"id": "a", "seq": 1}), verdict("c", 4, "unique", supersedes="a"),
@@ -64,7 +64,7 @@ def test_a_superseded_document_is_dropped_in_whatever_order_the_partitions_are_r
             assert state(fed(*order), "a") == expected, order
 
 
-async def test_what_comes_again_is_answered_as_it_was_the_first_time() -> None:
+async def test_a_repetition_is_answered_as_it_was_the_first_time() -> None:
     again = verdict("a", 9, "redelivered", first_kind="unique", group=1)
     found = fed(verdict("a", 1, "unique"), again)
     answer = parsed(await found.wait((0, 9)))
@@ -148,7 +148,7 @@ class Made:
         return [id for id in found if not id.endswith(".0")]
 
 
-def test_a_partition_in_which_nothing_comes_holds_nothing_up_and_loses_nothing() -> None:
+def test_an_idle_partition_holds_nothing_up_and_loses_nothing() -> None:
     made = Made()
     made.begin("alert")  # before where it is read from there was something, nobody knows with which document
     made.verdict(10)
@@ -160,7 +160,7 @@ def test_a_partition_in_which_nothing_comes_holds_nothing_up_and_loses_nothing()
     assert made.sent == ["20.1", "25.1", "31.1"] and made.ring.begin == (20, 0)
 
 
-def test_a_life_goes_on_where_the_one_before_ended_and_counts_nothing_twice() -> None:
+def test_a_restart_continues_and_counts_nothing_twice() -> None:
     made = Made()
     made.begin()
     made.verdict(1)

@@ -333,7 +333,7 @@ def test_an_index_with_updates_is_served_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
+def test_a_restart_continues_without_a_gap(tmp_path: Path) -> None:
     """And what was answered at once, before it was on the disk, is there after SIGTERM."""
     serving = Serving(tmp_path / "index", "--compare-with", "all", "--no-groups")
     with serving:
@@ -357,7 +357,7 @@ def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
         assert problem(serving.client.delete("/v1/documents/1"), 409)["field"] == "on_conflict"
 
 
-def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
+def test_tokens_say_what_is_allowed(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.toml"
     desk = entry("desk", "secret-desk", "read", "write", "delete")
     feed = entry("feed", "secret-feed", "write")

@@ -285,7 +285,7 @@ def test_new_index_of_such_a_log_writes_its_output_again(world: World, commands:
     assert commands.unique("other").read_bytes() == written
 
 
-def test_index_that_comes_late_is_told_what_it_lacks(commands: Commands) -> None:
+def test_late_index_is_an_error_that_names_what_it_lacks(commands: Commands) -> None:
     assert commands.dedup("late")[0] == 0
     for _ in range(8):
         commands.dedup("index")
@@ -301,7 +301,7 @@ def test_index_that_comes_late_is_told_what_it_lacks(commands: Commands) -> None
 
 
 @pytest.mark.parametrize("before", [0, 1, 9], ids=["first run", "second run", "after a cut"])
-def test_interrupted_index_goes_on_after_the_state_is_lost(
+def test_interrupted_index_continues_after_the_state_is_lost(
     world: World, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     monkeypatch.setattr(job, "COMMIT_DOCUMENTS", 1)

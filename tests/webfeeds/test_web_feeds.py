@@ -85,7 +85,7 @@ def test_entries_of_rss_and_atom(server: FeedServer, reader: Reader) -> None:
     }  # fmt: skip
 
 
-def test_oldest_entry_of_a_round_comes_first(server: FeedServer, reader: Reader) -> None:
+def test_oldest_entry_of_a_round_is_first(server: FeedServer, reader: Reader) -> None:
     one, two = server.shows("/1", rss(item(4, day=4), item(2, day=2))), server.shows("/2", rss(item(3, day=3), item(1)))
     assert ids(reader.read(one, two)) == ["n1", "n2", "n3", "n4"]
 
@@ -274,7 +274,7 @@ def test_odd_feeds(
     assert reader.read(server.shows("/", data, **headers)) == found
 
 
-def test_broken_xml_is_read_as_far_as_it_goes_and_fetched_whole_again(server: FeedServer, reader: Reader) -> None:
+def test_broken_xml_is_read_to_the_fault_and_fetched_whole_again(server: FeedServer, reader: Reader) -> None:
     whole = rss(item(1), item(2))
     url = server.shows("/", whole[: whole.index(b"<item><guid>n2") + 20], etag="a")
     assert ids(reader.read(url))[0] == "n1"

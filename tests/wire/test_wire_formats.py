@@ -225,7 +225,7 @@ def test_with_a_window_frames_have_log_times_and_say_what_times_count() -> None:
         ([False, True, True, False], [70, 70, 71, 71]),
     ],
 )
-def test_a_frame_says_how_many_documents_came_before_each(accepted: list[bool] | None, places: list[int]) -> None:
+def test_a_frame_says_how_many_documents_precede_each(accepted: list[bool] | None, places: list[int]) -> None:
     found = sequenced(None if accepted is None else np.array(accepted))
     assert found.places(4).tolist() == places
 
@@ -359,7 +359,7 @@ def test_what_is_deleted_is_a_deletion_in_the_batch_unless_it_was_refused(
     assert np.flatnonzero(batch.documents.what & VALID).tolist() == [0]
 
 
-def test_what_waits_to_be_erased_comes_back() -> None:
+def test_the_erase_queue_is_read_back() -> None:
     waits = replace(GONE, waits=b'{"erase/1":[1,2]}')
     assert waits.encode(CHANGING) != GONE.encode(CHANGING)
     assert list(Change.decode(waits.encode(CHANGING), CHANGING).waiting()) == [("erase/1", b"[1,2]")]
@@ -378,7 +378,7 @@ def test_the_time_of_a_record_is_an_event_time_only_by_a_field() -> None:
     assert set(made.source.times.tolist()) == {5}
 
 
-def test_the_time_of_a_record_counts_for_log_time_but_does_not_say_which_version_is_newer() -> None:
+def test_the_time_of_a_record_counts_for_stream_time_but_does_not_say_which_version_is_newer() -> None:
     """And that of a deletion counts, too, but not that of one that is refused."""
     settings = Settings(on_conflict="update", time_field="ts", window="7d")
     parsed = columns(

@@ -106,7 +106,7 @@ def test_what_a_trimmed_changelog_has_left_is_a_beginning(tmp_path: Path) -> Non
     assert (new(store).frequencies.counts == counted.frequencies.counts).all()
 
 
-def test_an_eighth_fades_and_little_goes_at_last(tmp_path: Path) -> None:
+def test_an_eighth_fades_and_little_is_removed_at_last(tmp_path: Path) -> None:
     counted = new(Store(tmp_path / "db"))
     counted.begin(0, fades=True)
     terms = np.array([7 << 9], np.uint64)

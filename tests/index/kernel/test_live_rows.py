@@ -39,7 +39,7 @@ def test_deleted_rows_are_skipped_and_not_read_again(tmp_path: Path) -> None:
         assert int((known[:, 1] - known[:, 2]).max()) > 2900
 
 
-def test_a_stretch_is_found_by_its_key_and_newest_row_only() -> None:
+def test_a_deleted_range_is_found_by_its_key_and_newest_row_only() -> None:
     """One whose place is taken by another is not found, and no other is found in its place."""
     deleted_ranges, known = DeletedRanges.of(), dict[tuple[int, int], int]()
     chance = random.Random(1)

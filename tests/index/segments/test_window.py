@@ -29,7 +29,7 @@ WINDOW = Settings(**SURE, **UNIQUE, window="8m", memtable_documents=16)
 
 
 @pytest.mark.parametrize("shards", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_what_goes_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
+def test_removed_segments_change_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
     """Under `all`, with limits so small that all of them are met: as if nothing were ever dropped."""
     settings = Settings(
         shingles="words:1", threshold=0.5, bands=10, rows=2, signature_size=40, max_bucket_rows=3, max_candidates=4,
@@ -62,7 +62,7 @@ def folders(state: Path) -> set[int]:
     return {int(path.name) for path in (state / "segments").iterdir()}
 
 
-def test_what_goes_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_removed_segments_leave_nothing_behind(tmp_path: Path) -> None:
     """No file, no key, no entry: only what is in the window is in the folder, and it is sound to the last byte."""
     fed_in_batches(drifting(5, 1000), WINDOW, tmp_path)
     with opened(WINDOW, tmp_path) as index:
@@ -110,7 +110,7 @@ def test_a_reader_keeps_what_it_has_open(tmp_path: Path) -> None:
     assert folders(tmp_path) == left
 
 
-def test_what_a_crash_leaves_goes_at_the_next_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_crash_leaves_is_removed_at_the_next_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = drifting(5, 1000)
     with monkeypatch.context() as patched:
         patched.setattr(Removal, "add", lambda leaving, parts: None)

@@ -237,7 +237,7 @@ def test_a_short_read_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert checksum(file.fileno(), 12_345, 2_400_000) == zlib.crc32(data[12_345:2_412_345])
 
 
-def test_a_segment_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> None:
+def test_a_segment_is_removed_with_its_files_and_its_log(tmp_path: Path) -> None:
     path = tmp_path / "db"
     store = Store(path, sync=False)
     try:

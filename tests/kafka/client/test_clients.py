@@ -28,7 +28,7 @@ from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 
 
-async def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_names_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
     async def started(self: AIOKafkaAdminClient) -> None:
         """Answered, but without brokers: as for a moment after a broker's restart."""
 
@@ -52,7 +52,7 @@ async def test_a_socket_that_has_closed_itself_is_a_lost_connection(monkeypatch:
     assert may_pass(caught.value) and not isinstance(caught.value, FINAL)
 
 
-async def test_a_producer_starts_again_if_the_broker_knows_of_no_brokers_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_producer_starts_again_if_the_broker_names_no_brokers_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answered(self: AIOKafkaClient) -> None:
         """As for a moment after a broker's restart; then the broker goes down again."""
 
@@ -67,9 +67,7 @@ async def test_a_producer_starts_again_if_the_broker_knows_of_no_brokers_yet(mon
 
 
 @pytest.mark.parametrize("error", [None, errors.KafkaError("refused"), asyncio.CancelledError()])
-async def test_a_producer_is_closed_whatever_happens(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException | None
-) -> None:
+async def test_a_producer_is_closed_in_any_case(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> None:
     """aiokafka's own sender waits for the answer to what is under way, or ends with an error."""
     monkeypatch.setattr(clients, "CLOSE_SECONDS", 0.2)
     calls: list[str] = []

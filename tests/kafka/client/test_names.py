@@ -103,7 +103,9 @@ def id_of(name: str, number: int) -> str:
         (Group(id_of("pod-0", 2), ours="", generation=-1), None),  # it joins: the other one is what was before
     ],
 )
-async def test_whether_somebody_has_our_name(group: Group, looks: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whether_another_process_has_our_name(
+    group: Group, looks: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @asynccontextmanager
     async def described(_: KafkaSettings) -> AsyncIterator[Group]:
         yield group

@@ -180,7 +180,7 @@ async def test_a_wait_ends_when_another_thing_is_done(play: Play, member: GroupM
     assert await member.poll(3000, done) is None
 
 
-async def test_who_stands_by_asks_now_and_then(clock: Clock, play: Play, member: GroupMember) -> None:
+async def test_a_standby_asks_now_and_then(clock: Clock, play: Play, member: GroupMember) -> None:
     await stands_by(play, member)
     for asked in (1, 2):
         assert await member.poll(0.01) == {}
@@ -225,7 +225,7 @@ async def test_lag_follows_the_ends_that_the_broker_sent(play: Play, member: Gro
     assert member.lag(OTHER, 4) == 0
 
 
-async def test_a_member_of_whom_the_group_has_said_nothing_is_not_idle(play: Play, member: GroupMember) -> None:
+async def test_a_member_without_an_assignment_is_not_idle(play: Play, member: GroupMember) -> None:
     assert await member.poll(0.01) is None
     await stands_by(play, member)
     assert await member.poll(0.01) == {}

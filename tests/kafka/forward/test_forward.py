@@ -81,7 +81,7 @@ async def test_unchanged_in_order_and_once_over_several_runs(make: Make) -> None
 
 
 @simulated()
-async def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_is_bounded_with_either_topic_ahead(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = await make()
     monkeypatch.setattr(forward, "WAITING_BYTES", 30_000)
     monkeypatch.setattr(forward, "LEAST_BYTES", 10_000)

@@ -89,7 +89,7 @@ def test_all_of_a_document_has_its_weight() -> None:
     assert weight(whole) == empty + 100 + 20 + 4 + 3 + 4
 
 
-def test_a_verdict_that_comes_when_the_position_is_behind_its_compacted_document() -> None:
+def test_a_verdict_that_arrives_when_the_position_is_behind_its_compacted_document() -> None:
     join: Join[Document] = Join(0, 0)
     join.reached(3, 0)
     join.add_verdicts([Verdict(0, 1, "deleted", tombstone=[("id", b"1")])])

@@ -149,9 +149,7 @@ class Named:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_rounds_repeats_and_those_who_take_over_change_nothing(
-    tmp_path: Path, rules: tuple[Rule, ...], seed: int
-) -> None:
+def test_rounds_repeats_and_takeovers_change_nothing(tmp_path: Path, rules: tuple[Rule, ...], seed: int) -> None:
     """Each member begins with what the changelog has left, and with half a round that the one before did not commit."""
     chance = random.Random(seed)
     said, _ = memberships(SETTINGS, tmp_path, 1500)

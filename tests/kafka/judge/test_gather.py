@@ -91,7 +91,7 @@ def merged_logs(draw: st.DrawFn) -> tuple[int, int, Log]:
 
 @settings(max_examples=4000 if LONG else 200, deadline=None)
 @given(merged_logs(), st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["read", "decide", "commit", "crash"]))))
-def test_whatever_is_lost_repeated_reordered_or_begun_again(
+def test_replies_lost_repeated_reordered_or_begun_again(
     made: tuple[int, int, Log], steps: list[tuple[int, str]]
 ) -> None:
     shards, frames, log = made

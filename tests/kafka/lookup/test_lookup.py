@@ -345,7 +345,7 @@ def test_shards_stop_at_the_last_frame_of_all() -> None:
     assert (found.frame, len(found.take(0, 7)), len(found.take(1, 7))) == (7, 1, 1)
 
 
-def test_room_comes_from_what_no_other_shard_holds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_is_made_from_what_no_other_shard_holds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alignment, "WAITING_BYTES", len(change(7, 5)))
     found = Alignment(SETTINGS, [5, 5], [0, 0])
     found.add(0, 3, b"foreign")

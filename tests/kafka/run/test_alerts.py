@@ -23,7 +23,7 @@ from stream_lsh.wire.frames import STARTS
 
 
 @pytest.mark.first
-def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
+def test_a_worker_that_is_frozen_and_what_arrives_in_its_topics(
     broker: Any, prefix: str, tmp_path: Path, promtool: str
 ) -> None:
     """Nothing is raised while all is well, and again when it is."""

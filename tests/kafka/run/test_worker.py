@@ -117,7 +117,7 @@ def test_ctrl_c_on_the_whole_group_is_one_signal(start: Start) -> None:
 
 
 @pytest.mark.long
-def test_a_role_whose_process_has_ended_comes_back_in_another_and_after_a_failure_in_the_same(start: Start) -> None:
+def test_a_role_restarts_in_another_process_and_after_a_failure_in_the_same(start: Start) -> None:
     worker = start()
     before = worker.started(3)
     os.kill(before["judge"], signal.SIGKILL)
@@ -306,7 +306,7 @@ def test_plans() -> None:
     assert plan(("sign",), "groups", None)[0].port is None
 
 
-def test_a_job_goes_through_the_pipe_and_secrets_only_there() -> None:
+def test_a_job_is_sent_through_the_pipe_and_secrets_only_there() -> None:
     settings = KafkaSettings(
         text_field=("title", "text"), security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="ann",
         sasl_password="swordfish", data_folder=Path("some/where"), target_recall=0.123456789012345,

@@ -145,7 +145,7 @@ WHOLE = Accepted(KEY, {0: 70}).metadata()
         '{"last": 3}',
     ],
 )
-def test_metadata_of_somebody_else_is_refused(metadata: str) -> None:
+def test_metadata_of_another_program_is_refused(metadata: str) -> None:
     with pytest.raises(FormatError, match="topic_prefix"):
         Accepted.of(metadata)
 

@@ -38,7 +38,7 @@ def begin(
     st.sampled_from([None, "murmur2", "crc32"]), st.booleans(),
     st.none() | st.builds(Last, st.integers(0, 2**62), st.integers(-1, 2**62), st.integers(0, 2**32 - 1)),
 )  # fmt: skip
-def test_a_note_comes_back(
+def test_a_note_is_read_back(
     fingerprint: str, format: str | None, partitioner: str | None, begun: bool, last: Last | None
 ) -> None:
     note = Note(fingerprint, format, partitioner, last, begun)
@@ -103,7 +103,7 @@ def test_other_settings_are_refused() -> None:
             note.check(PRINT, "json", here, "documents")
 
 
-def test_what_tells_a_record_from_another() -> None:
+def test_what_distinguishes_a_record_from_another() -> None:
     others = [record(8), record(timestamp=1001), record(key=b"l"), record(value=b"w"), record(key=None, value=b"kv")]
     assert record() == record() and record() not in others
 

@@ -60,7 +60,7 @@ def complete(settings: KafkaSettings, found: list[tuple[int, int]], counts: dict
 
 
 @simulated()
-async def test_documents_become_frames_and_the_next_life_goes_on_behind_them(make: Make) -> None:
+async def test_documents_become_frames_and_a_restart_continues_behind_them(make: Make) -> None:
     settings = await make()
     topics, probe = Topics.of(settings), Probe("sign")
     await produce(settings, [line(i) for i in range(300)] + [b"not json", b""], 2)

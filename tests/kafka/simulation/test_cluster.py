@@ -95,7 +95,7 @@ async def kept_alive(work: Callable[[], Awaitable[None]]) -> None:
 
 
 @simulated(seeds=10, most=100, nodes=3)
-async def test_transactions_copy_each_record_once_whatever_happens(world: World, cluster: Cluster) -> None:
+async def test_transactions_copy_each_record_once_with_any_faults(world: World, cluster: Cluster) -> None:
     """One copier with one transactional id at a time, which is killed, frozen and started again; nodes go and come."""
     cluster.create("in", 2)
     cluster.create("out", 2)
@@ -177,7 +177,7 @@ async def test_retention_deletes_closed_segments(world: World, cluster: Cluster)
 
 
 @simulated()
-async def test_a_lost_tail_is_gone_and_its_offsets_are_given_again(world: World, cluster: Cluster) -> None:
+async def test_offsets_of_a_lost_tail_are_given_again(world: World, cluster: Cluster) -> None:
     cluster.create("news")
     place = TopicPartition("news", 0)
     async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:

@@ -184,7 +184,7 @@ async def test_topics_have_their_own_scopes_and_ranks(world: World, cluster: Clu
 
 @pytest.mark.long
 @simulated(most=10)
-async def test_a_topic_is_added_and_none_is_left_out(world: World, cluster: Cluster) -> None:
+async def test_a_topic_is_added_and_none_is_missing(world: World, cluster: Cluster) -> None:
     given = {**GIVEN, "partitions": 2}
     one, both = (
         Pipeline(world, cluster, **given, documents_topic="news"),

@@ -37,7 +37,7 @@ PATIENCE = 400.0
 @pytest.mark.long
 @pytest.mark.limit(1800)
 @simulated(seeds=2, most=170, and_schedules=FOUND, nodes=3)
-async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: World, cluster: Cluster) -> list[Triple]:
+async def test_with_any_faults_the_outputs_are_the_embedded_engines(world: World, cluster: Cluster) -> list[Triple]:
     chance = world.chance
     cleaning.SIZE_SECONDS = 0  # each seed has a process of its own
     pipeline = Pipeline(

@@ -64,7 +64,7 @@ async def test_a_process_that_is_killed_does_nothing_more(world: World, cluster:
 
 
 @simulated()
-async def test_a_frozen_process_goes_on_where_it_was(world: World, cluster: Cluster) -> None:
+async def test_a_frozen_process_continues_where_it_was(world: World, cluster: Cluster) -> None:
     times: list[float] = []
 
     async def work() -> None:
@@ -84,7 +84,7 @@ async def test_a_frozen_process_goes_on_where_it_was(world: World, cluster: Clus
 
 
 @simulated()
-async def test_what_waits_for_ever_is_told_with_the_seed(world: World, cluster: Cluster) -> None:
+async def test_what_waits_for_ever_is_named_with_the_seed(world: World, cluster: Cluster) -> None:
     other = World(Schedule(17))
     with pytest.raises(Stuck, match="seed 17: everything waits"):
         other.run(asyncio.Event().wait())

@@ -69,7 +69,7 @@ def test_it_starts_and_keeps_its_data_through_kill_and_restart(version: str, tmp
 
 
 @pytest.mark.long
-def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
+def test_it_does_not_outlive_its_parent(tmp_path: Path) -> None:
     local_broker(tmp_path)  # or skip
     if sys.platform != "linux":
         pytest.skip("only Linux ends the children of a killed process")
@@ -167,7 +167,7 @@ def test_maven_is_missing_or_fails(bare: Path) -> None:
     assert [path.name for path in cache.iterdir()] == ["kafka-4.1.1.lock"]
 
 
-def test_jars_are_fetched_once_whoever_asks(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_are_fetched_once_by_any_process(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{bare}:/usr/bin:/bin")
     program(
         bare,

@@ -51,7 +51,7 @@ def test_recorded_settings_go_together() -> None:
     assert KafkaSettings().where_not_given(**recorded).fingerprint == given.fingerprint
 
 
-def test_who_still_has_what() -> None:
+def test_which_role_has_work_left() -> None:
     assert Standing().left() == []
     accepted = Accepted(KEY, {0: 10, 1: 20}, 7, 30)
     done = Standing((), {0: 10, 1: 20}, (8, 8), accepted, {0: (5, 5), 1: (5, 5)}, 7, 30, {0: (12, 12)})
@@ -81,7 +81,7 @@ def test_a_pause_beside_a_position() -> None:
 
 
 @simulated()
-def test_a_feed_is_stopped_and_goes_on(world: World, cluster: Cluster) -> None:
+def test_a_feed_is_stopped_and_continues(world: World, cluster: Cluster) -> None:
     pipeline = Pipeline(world, cluster, **plain.SURE, partitions=3, shards=2, decision_lag=32, frame_documents=8)
     settings, topics = pipeline.settings, pipeline.topics
 

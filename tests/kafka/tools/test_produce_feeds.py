@@ -99,7 +99,7 @@ def cut(proxy: Proxy) -> None:
 
 @simulated()
 @pytest.mark.parametrize("silent", rotating([False, True], 1))
-async def test_a_broker_that_goes_away_is_given_up(make: Make, cluster: Cluster, tmp_path: Path, silent: bool) -> None:
+async def test_a_broker_that_stops_is_given_up(make: Make, cluster: Cluster, tmp_path: Path, silent: bool) -> None:
     settings, source = await make(partitions=2, give_up_seconds=3), tmp_path / "a.jsonl"
     source.write_bytes(lines(0, 100_000))
 

@@ -91,7 +91,7 @@ async def test_what_is_no_document_is_sent_without_a_key(settings: KafkaSettings
     assert set(keys.values()) == {None}
 
 
-def test_a_line_that_reading_raises_on_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_reading_raises_on_is_unsent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def key_text(document: dict[str, str], field: str) -> bytes:
         return {name: name.encode() for name in ("d0", "d2")}[document[field]]
 
@@ -285,7 +285,7 @@ async def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
 
 
 @simulated()
-async def test_without_from_beginning_only_what_comes(settings: KafkaSettings) -> None:
+async def test_without_from_beginning_only_new_records(settings: KafkaSettings) -> None:
     await put(settings)
     found, topic = tail(settings, "pairs"), Topics.of(settings).pairs
     waiting = asyncio.ensure_future(anext(found))

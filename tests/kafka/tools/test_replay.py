@@ -37,7 +37,7 @@ def letter(number: int, value: bytes | None, reason: str, *headers: tuple[str, b
     return ConsumerRecord("dead", 1, number, timestamp, 0, key, value, None, 0, 0, tuple(added))
 
 
-def test_a_letter_is_the_document_as_it_came() -> None:
+def test_a_letter_is_the_document_as_it_arrived() -> None:
     headers = ("traceparent", b"\x00\xff"), ("reason", b"the document's own"), ("empty", b"")
     found = Letter.of(letter(7, b"\xff{", "not_json", *headers))
     assert found == Letter("not_json", 0, (b"k7", b"\xff{", [*headers, (HEADER, b"1")], NOW))

@@ -102,7 +102,7 @@ PROCESS        VERSION  ROLES
     )
 
 
-def test_documents_are_counted_wherever_they_wait() -> None:
+def test_documents_are_counted_at_each_stage() -> None:
     accepted = Accepted(bytes(16), {0: 90, 1: 95}, 49, 185)
     nexts = {0: Next(47, 46, 170), 1: Next(45, 44, 150)}
     found = seen(provisional={0: (60, NOW - 12), 1: (40, NOW - 3)}, with_verdict=130, accepted=accepted, nexts=nexts)
@@ -260,12 +260,12 @@ def test_what_is_wrong(given: dict[str, Any], critical: bool, alert: str, text: 
     ]  # fmt: skip
 
 
-def test_the_worst_comes_first() -> None:
+def test_the_worst_is_first() -> None:
     got = report(seen(groups=nobody("sequence"), sources=3, provisional={0: (1, NOW - 100)}), 16384)
     assert [critical for critical, _, _ in troubles_of(got)] == [True, False, False]
 
 
-def test_the_partition_that_is_worst_off_stands_for_all() -> None:
+def test_the_partition_that_is_worst_off_counts_for_all() -> None:
     readers = [replace(r, position=90, since=NOW - 8 * HOUR - r.partition) for r in seen().readers if r.role == "sign"]
     others = [r for r in seen().readers if r.role != "sign"]
     text = "news.documents, partition 1 and 1 more: what sign has to read next may be deleted in 2 h 00 min"

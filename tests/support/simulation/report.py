@@ -16,7 +16,7 @@ from support.simulation.faults import FAULTS
 from support.simulation.shrinking import Schedule, shrunk
 
 TEST = Path(__file__).parents[2] / "kafka" / "simulation" / "test_faults.py"
-NAME = "test_whatever_happens_the_outputs_are_the_embedded_engines"
+NAME = "test_with_any_faults_the_outputs_are_the_embedded_engines"
 NODES = 3
 
 
