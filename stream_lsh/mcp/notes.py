@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from stream_lsh import Deduplicator, Document, Match, Signer
+from stream_lsh import Deduplicator, Document, Match
 from stream_lsh.api.group import Group as StoredGroup
 from stream_lsh.errors import UsageError
+from stream_lsh.families.family import signer_of
 from stream_lsh.mcp.answers import Added, Checked, Compared, Deleted, Found, Group, Groups, Members, Note, Similar
 from stream_lsh.mcp.scope import Scope
 from stream_lsh.serve.comparing import Span, compare
@@ -37,7 +38,7 @@ class Notes:
             raise UsageError(f"the index compares no texts (measure = {settings.measure}): notes are texts")
         self._index = deduplicator
         self._scope = scope
-        self._signer = Signer(settings.signing)
+        self._signer = signer_of(settings.signing)
 
     def check(self, text: str) -> Checked:
         """Whether a note like this is there already. Nothing is stored."""

@@ -84,6 +84,16 @@ def test_comparing_shows_what_only_one_says(notes: Notes) -> None:
     assert len(notes.similar(notes.get("long").text or "").similar[0].text or "") == BEGINNING
 
 
+def test_notes_of_containment(tmp_path: Path) -> None:
+    with Deduplicator(Settings(measure="containment", on_conflict="update"), index=tmp_path / "index") as deduplicator:
+        notes = Notes(deduplicator, Scope([], {}))
+        note = " ".join(f"word{i}" for i in range(100))
+        notes.add(note, "a")
+        assert notes.check(f"{note} and an end").similar[0].id == "a"
+        notes.add(f"{note} and an end", "b")
+        assert notes.compare("a", "b").similarity == 1.0 and notes.compare("a", "b").only_in_first == []
+
+
 def test_agents_see_and_change_only_their_own_notes(tmp_path: Path) -> None:
     values: list[dict[str, Any]] = [
         {"agent": "a", "team": 1},
