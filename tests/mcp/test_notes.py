@@ -1,8 +1,11 @@
 """Notes of agents: what the tools answer, whose notes they see, and the protocol itself."""
 
 import asyncio
+import json
 import os
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -184,6 +187,50 @@ async def test_over_the_protocol(tmp_path: Path) -> None:
     assert "give --within agent=VALUE" in refused.stderr
 
 
+@contextmanager
+def spoken(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[bytes], dict[str, Any]]]]:
+    """A process, and what it answers to a line."""
+    command = [sys.executable, "-m", "stream_lsh", "mcp", "--index", str(tmp_path / "notes"), "--quiet"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+
+        def said(line: bytes) -> dict[str, Any]:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            found: dict[str, Any] = json.loads(process.stdout.readline())
+            return found
+
+        said(
+            call(0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "", "version": ""})
+        )
+        yield process, said
+        process.kill()
+
+
+def call(id: int, method: str, **given: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": given}).encode()
+
+
+def test_each_line_has_an_answer(tmp_path: Path) -> None:
+    """Also one that the SDK cannot read."""
+    with spoken(tmp_path) as (_, said):
+        for line, id, code in (
+            (call(7, "tools/call", name="add", arguments={"text": "half a \ud800"}), 7, -32700),
+            (
+                call(8, "tools/call", name="add", arguments={"text": "of another"}).replace(b"8", b'"\\ud800"'),
+                None,
+                -32700,
+            ),
+            (b"\n no JSON", None, -32700),
+            (b'{"id": true}', None, -32600),
+            (b'{"id": "a", "method": "tools/list"}', "a", -32600),
+        ):
+            answer = said(line)
+            assert (answer["id"], answer["error"]["code"]) == (id, code), line
+        found = said(call(9, "tools/call", name="add", arguments={"text": DARK}))
+        assert found["id"] == 9 and found["result"]["structuredContent"]["new"]
+
+
 async def test_lines_longer_than_a_pipe_pass_through_it() -> None:
     """While one side waits for the other, the event loop goes on."""
     source, sink = os.pipe()
@@ -197,3 +244,9 @@ async def test_lines_longer_than_a_pipe_pass_through_it() -> None:
         tasks.create_task(write())
         assert [line async for line in Lines(source)] == lines
     os.close(source)
+
+
+async def test_lines_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("a\n\nb")
+    with (tmp_path / "lines").open() as file:
+        assert [line async for line in Lines(file.fileno())] == ["a", "", "b"]
