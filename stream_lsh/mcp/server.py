@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,7 @@ from mcp.types import Tool as Described
 from pydantic import ValidationError
 
 from stream_lsh import __version__
+from stream_lsh.embedded.signals import Signals, interruption
 from stream_lsh.errors import StreamLshError
 from stream_lsh.mcp.notes import Notes
 from stream_lsh.mcp.pipes import output_taken, streams
@@ -86,15 +89,42 @@ def made(tools: Tools) -> Server[Any]:
 
 
 def serve(notes: Notes) -> None:
-    """Answer until standard input ends."""
+    """Answer until standard input ends.
+
+    Raises:
+        KeyboardInterrupt: a signal ended it.
+        OSError: input or output fails. BrokenPipeError: the output has no reader any more.
+    """
     logging.getLogger("mcp").setLevel(logging.ERROR)
     server = made(Tools(notes))
     gc.collect()
     gc.freeze()  # what is there by now stays: to look through it takes tens of milliseconds
 
-    async def run(output: int) -> None:
+    with output_taken() as output, Signals(lambda number: os._exit(128 + number)) as signals:
+        try:
+            signals.run(lambda stop, _: _answer(server, output, stop))
+        except BaseExceptionGroup as errors:
+            raise _failed_file(errors) or errors from None
+        if signals.came:
+            raise interruption(signals.came[0])
+
+
+async def _answer(server: Server[Any], output: int, stop: asyncio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_cancel_after, stop, tasks.cancel_scope)
         async with streams(output) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
 
-    with output_taken() as output:
-        anyio.run(run, output)
+
+async def _cancel_after(stop: asyncio.Event, work: anyio.CancelScope) -> None:
+    await stop.wait()
+    work.cancel()
+
+
+def _failed_file(errors: BaseExceptionGroup[Any]) -> OSError | None:
+    """The error of a descriptor, such as an output without a reader, among those of tasks."""
+    found: BaseException | None = errors.subgroup(OSError)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if isinstance(found, OSError) else None

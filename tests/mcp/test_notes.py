@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -150,6 +151,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("get", {"id": "nobody"}, "there is no note 'nobody'"),
     ("compare", {"first": "nobody", "second": "nobody"}, "there is no note"),
     ("members", {"group": 17}, "there is no group 17"),
+    ("members", {"group": 10**30}, "there is no group 1"),
+    ("members", {"group": -1}, "there is no group -1"),
     ("check", {"text": " "}, "the text"),
     ("check", {}, "the arguments of check are wrong: text: Field required"),
     ("groups", {"limit": "all", "order": "odd"}, "order: Input should be 'largest' or 'newest'; limit: "),
@@ -229,6 +232,21 @@ def test_each_line_has_an_answer(tmp_path: Path) -> None:
             assert (answer["id"], answer["error"]["code"]) == (id, code), line
         found = said(call(9, "tools/call", name="add", arguments={"text": DARK}))
         assert found["id"] == 9 and found["result"]["structuredContent"]["new"]
+
+
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (None, 141)])
+def test_an_end_from_outside_has_a_code_and_no_traceback(tmp_path: Path, end: signal.Signals | None, code: int) -> None:
+    """None: the agent reads no more answers."""
+    with spoken(tmp_path) as (process, _):
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        if end is not None:
+            process.send_signal(end)
+        else:
+            process.stdout.close()
+            process.stdin.write(call(1, "tools/list") + b"\n")
+            process.stdin.flush()
+        said = process.stderr.read().decode()
+        assert (process.wait(), "Traceback" in said) == (code, False), said
 
 
 async def test_lines_longer_than_a_pipe_pass_through_it() -> None:
