@@ -11,7 +11,7 @@ from stream_lsh.api.group import Group as StoredGroup
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.mcp.answers import Added, Checked, Compared, Deleted, Found, Group, Groups, Members, Note, Similar
-from stream_lsh.mcp.scope import Scope
+from stream_lsh.mcp.scope import Id, Scope
 from stream_lsh.serve.comparing import Span, compare
 
 FOR_NOTES = {"shingles": "chars:3", "threshold": 0.5, "on_conflict": "update"}
@@ -45,19 +45,18 @@ class Notes:
         found = self._similar(text, MOST)
         return Checked(new=not found, similar=found)
 
-    def add(self, text: str, id: str | None = None) -> Added:
+    def add(self, text: str, id: Id | None = None) -> Added:
         """Store a note, and say whether a similar one is there. A note with the same id and another text is replaced.
         Without id it gets a new one."""
-        chosen = uuid.uuid4().hex if id is None else id
-        self._check_id(chosen)
-        document = Document(self._scope.stored(chosen), text, within=self._scope.within or None)
+        stored, shown = self._names(uuid.uuid4().hex if id is None else id)
+        document = Document(stored, text, within=self._scope.within or None)
         (verdict,) = self._index.process([document])
         self._index.commit()
         if verdict.kind == "rejected":
             raise UsageError(f"the note was not stored: {verdict.detail}")
         kind: Literal["unique", "near_duplicate", "exact_duplicate", "redelivered"] = verdict.kind  # type: ignore[assignment]
         return Added(
-            id=chosen, kind=kind, group=verdict.group, new=kind == "unique",
+            id=shown, kind=kind, group=verdict.group, new=kind == "unique",
             similar=list(self._found(verdict.matches)),
         )  # fmt: skip
 
@@ -65,15 +64,16 @@ class Notes:
         """Notes that are similar to a text, the most similar first. Nothing is stored."""
         return Similar(similar=self._similar(text, limit))
 
-    def get(self, id: str) -> Note:
+    def get(self, id: Id) -> Note:
         """A note with its whole text."""
-        found = self._index.get(self._scope.stored(id))
+        stored, shown = self._names(id)
+        found = self._index.get(stored)
         if found is None:
             raise UsageError(f"there is no note {id!r}")
         of = None if found.duplicate_of is None else self._scope.shown(found.duplicate_of)
-        return Note(id=id, text=found.text, kind=found.kind, duplicate_of=of, group=found.group)
+        return Note(id=shown, text=found.text, kind=found.kind, duplicate_of=of, group=found.group)
 
-    def compare(self, first: str, second: str) -> Compared:
+    def compare(self, first: Id, second: Id) -> Compared:
         """How similar two notes are, by their ids, and what only one of them says."""
         texts = [self._text(first), self._text(second)]
         found, least = compare(self._signer, *texts), self._index.settings.least
@@ -110,16 +110,22 @@ class Notes:
             raise UsageError(f"there is no group {group}")
         return Members(members=members[:MOST])
 
-    def delete(self, id: str) -> Deleted:
+    def delete(self, id: Id) -> Deleted:
         """Delete a note."""
-        self._check_id(id)
-        verdict = self._index.delete(self._scope.stored(id))
+        stored, shown = self._names(id)
+        verdict = self._index.delete(stored)
         self._index.commit()
-        return Deleted(id=id, deleted=verdict.replaces is not None)
+        return Deleted(id=shown, deleted=verdict.replaces is not None)
 
-    def _check_id(self, id: str) -> None:
-        if not id:
+    def _names(self, id: Id) -> tuple[Id, Id]:
+        """The ids of a note: in the index, and as it is shown."""
+        if id == "":
             raise UsageError("the id is empty")
+        names = self._scope.stored(id)
+        stored = next((name for name in names if name in self._index), names[0])
+        shown = self._scope.shown(stored)
+        assert shown is not None, "it has the prefix"
+        return stored, shown
 
     def _similar(self, text: str, limit: int) -> list[Found]:
         _within(limit)
@@ -130,11 +136,11 @@ class Notes:
             if (id := self._scope.shown(match.id)) is not None:
                 yield Found(id=id, similarity=match.similarity, text=self._beginning(match.id))
 
-    def _beginning(self, stored: str | int) -> str | None:
+    def _beginning(self, stored: Id) -> str | None:
         found = self._index.get(stored)
         return None if found is None or found.text is None else found.text[:BEGINNING]
 
-    def _text(self, id: str) -> str:
+    def _text(self, id: Id) -> str:
         if (text := self.get(id).text) is None:
             raise UsageError("the index keeps no texts (verify = signature), so that it cannot compare two notes")
         return text

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
+
+from pydantic import StrictInt
 
 from stream_lsh.errors import UsageError
 
 Value = str | int | None
+Id = str | StrictInt
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,4095}")
 
 
 class Scope:
@@ -34,14 +39,23 @@ class Scope:
         self.within = {name: values[name] for name in fields}
         self.prefix = "".join(f"{_coded(value)}/" for value in self.within.values())
 
-    def stored(self, id: str) -> str:
-        """The id under which a note of this scope is stored."""
-        return self.prefix + id
+    def stored(self, id: Id) -> tuple[Id, ...]:
+        """The ids under which a note may be stored: the first of them that is there, else the first of all.
 
-    def shown(self, id: str | int) -> str | None:
+        Other programs store integers, too. Without a scope 1 and "1" are two ids, and each one names the other's note
+        if it has none itself.
+        """
+        if self.prefix:
+            return (f"{self.prefix}{id}",)
+        if isinstance(id, int):
+            return id, str(id)
+        return (id, int(id)) if _INTEGER.fullmatch(id) else (id,)
+
+    def shown(self, id: Id) -> Id | None:
         """The id that the caller knows; None if the note is of another scope."""
-        text = str(id)
-        return text[len(self.prefix) :] if text.startswith(self.prefix) else None
+        if not self.prefix:
+            return id
+        return id[len(self.prefix) :] if isinstance(id, str) and id.startswith(self.prefix) else None
 
 
 def _coded(value: Value) -> str:

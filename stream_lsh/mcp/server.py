@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import orjson
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, ToolAnnotations
@@ -66,7 +66,7 @@ class Tools:
             return _refusal(f"the arguments of {name} are wrong: {'; '.join(wrong)}")
         except (StreamLshError, TypeError) as error:
             return _refusal(str(error))
-        text = orjson.dumps(answer).decode()
+        text = json.dumps(answer, ensure_ascii=False)  # with integers of any size
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
 
 

@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from support.commands import run
 
-from stream_lsh import Deduplicator, Settings
+from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.api import feeding
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.errors import UsageError
@@ -96,6 +96,28 @@ def test_notes_of_containment(tmp_path: Path) -> None:
         assert notes.check(f"{note} and an end").similar[0].id == "a"
         notes.add(f"{note} and an end", "b")
         assert notes.compare("a", "b").similarity == 1.0 and notes.compare("a", "b").only_in_first == []
+
+
+def test_integers_are_ids_of_their_own(notes: Notes, tmp_path: Path) -> None:
+    """Other programs store them. Their digits name them unless a note has these as its id."""
+    tools = Tools(notes)
+
+    def answer(tool: str, **given: Any) -> Any:
+        return tools.call(tool, given).structured_content
+
+    assert answer("add", text=DARK, id=1)["id"] == 1
+    assert [found["id"] for found in answer("check", text=DARKER)["similar"]] == [1]
+    assert answer("get", id="1") == answer("get", id=1)
+    assert answer("add", text=DARKER, id="1")["id"] == 1 and len(answer("check", text=DARK)["similar"]) == 1
+    list(notes._index.process([Document("1", DARK), Document(2, DARK), Document(0, OTHER)]))
+    assert [member["id"] for member in answer("members", group=answer("get", id=1)["group"])["members"]] == [1, "1", 2]
+    assert answer("get", id="1")["text"] == DARK and answer("get", id=1)["text"] == DARKER
+    assert answer("compare", first="2", second=1)["similarity"] == answer("compare", first="1", second=1)["similarity"]
+    assert answer("get", id="2")["duplicate_of"] == 1 and answer("get", id="0")["id"] == 0
+    assert answer("delete", id="2") == {"id": 2, "deleted": True}
+    assert answer("add", text=OTHER, id="02")["id"] == "02" and answer("add", text=OTHER, id="3")["id"] == "3"
+    assert answer("add", text=OTHER, id=10**30) and answer("check", text=OTHER)
+    assert tools.call("get", {"id": True}).is_error and tools.call("get", {"id": 1.0}).is_error
 
 
 def test_agents_see_and_change_only_their_own_notes(tmp_path: Path) -> None:
