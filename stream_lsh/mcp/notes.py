@@ -55,10 +55,9 @@ class Notes:
         if verdict.kind == "rejected":
             raise UsageError(f"the note was not stored: {verdict.detail}")
         kind: Literal["unique", "near_duplicate", "exact_duplicate", "redelivered"] = verdict.kind  # type: ignore[assignment]
-        return Added(
-            id=shown, kind=kind, group=verdict.group, new=kind == "unique",
-            similar=list(self._found(verdict.matches)),
-        )  # fmt: skip
+        similar = list(self._found(verdict.matches))
+        new = kind == "unique" and not similar  # with `keep` a note that ranks higher than similar ones is unique
+        return Added(id=shown, kind=kind, group=verdict.group, new=new, similar=similar)
 
     def similar(self, text: str, limit: int = 10) -> Similar:
         """Notes that are similar to a text, the most similar first. Nothing is stored."""
@@ -147,7 +146,8 @@ class Notes:
 
     def _ours(self, group: StoredGroup) -> bool:
         representative = group.representative
-        return representative is not None and self._scope.shown(representative.id) is not None
+        shown = None if representative is None else self._scope.shown(representative.id)
+        return group.live_members > 1 and shown is not None
 
     def _row(self, group: StoredGroup) -> Group:
         representative = group.representative

@@ -120,6 +120,22 @@ def test_integers_are_ids_of_their_own(notes: Notes, tmp_path: Path) -> None:
     assert tools.call("get", {"id": True}).is_error and tools.call("get", {"id": 1.0}).is_error
 
 
+def test_a_longer_note_is_not_new_if_the_longest_is_kept() -> None:
+    with Deduplicator(Settings(**FOR_NOTES, keep="longest")) as deduplicator:
+        notes = Notes(deduplicator, Scope([], {}))
+        notes.add(DARK, "a")
+        assert not notes.check(DARKER).new
+        added = notes.add(DARKER, "b")
+        assert (added.kind, added.new, [found.id for found in added.similar]) == ("unique", False, ["a"])
+
+
+def test_a_group_of_one_note_left_is_no_row(notes: Notes) -> None:
+    notes.add(DARK, "a"), notes.add(DARKER, "b")
+    notes.add(OTHER, "c"), notes.add(OTHER + " of all branches", "d")
+    notes.delete("b")
+    assert [group.group for group in notes.groups().groups] == [notes.get("c").group]
+
+
 def test_agents_see_and_change_only_their_own_notes(tmp_path: Path) -> None:
     values: list[dict[str, Any]] = [
         {"agent": "a", "team": 1},
