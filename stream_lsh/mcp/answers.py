@@ -12,7 +12,10 @@ from stream_lsh.mcp.scope import Id
 class Found(BaseModel):
     """A note that is similar."""
 
-    id: Id = Field(description='a number and its digits as a string, 1 and "1", are two ids')
+    id: Id | None = Field(
+        description='a number and its digits as a string, 1 and "1", are two ids; null: another program stored the '
+        "note under an id that the tools cannot name"
+    )
     similarity: float = Field(description="from the threshold of the index to 1")
     text: str | None = Field(description="its beginning; null where the index keeps no texts")
 
@@ -45,7 +48,7 @@ class Note(BaseModel):
     id: Id
     text: str | None = Field(description="null where the index keeps no texts")
     kind: str | None = Field(description="kind of its verdict when it came")
-    duplicate_of: Id | None = Field(description="the oldest note that it was similar to")
+    duplicate_of: Id | None = Field(description="the oldest note that it was similar to; null also if its id is")
     group: int | None
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from stream_lsh import Deduplicator, Document, Match
-from stream_lsh.api.group import Group as StoredGroup
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.mcp.answers import Added, Checked, Compared, Deleted, Found, Group, Groups, Members, Note, Similar
@@ -55,7 +54,7 @@ class Notes:
         if verdict.kind == "rejected":
             raise UsageError(f"the note was not stored: {verdict.detail}")
         kind: Literal["unique", "near_duplicate", "exact_duplicate", "redelivered"] = verdict.kind  # type: ignore[assignment]
-        similar = list(self._found(verdict.matches))
+        similar = self._found(verdict.matches)
         new = kind == "unique" and not similar  # with `keep` a note that ranks higher than similar ones is unique
         return Added(id=shown, kind=kind, group=verdict.group, new=new, similar=similar)
 
@@ -88,10 +87,20 @@ class Notes:
         asked = limit
         while True:
             found = self._index.groups(order, asked)
-            ours = [group for group in found if self._ours(group)][:limit]
-            if len(ours) == limit or len(found) < asked:
-                return Groups(groups=list(map(self._row, ours)))
+            ours = [
+                (group, one.id)
+                for group in found
+                if (one := group.representative) is not None and group.live_members > 1 and self._scope.has(one.id)
+            ]
+            if len(ours) >= limit or len(found) < asked:
+                break
             asked *= 4
+        return Groups(
+            groups=[
+                Group(group=group.group, notes=group.live_members, representative=self._row(id, 1.0))
+                for group, id in ours[:limit]
+            ]
+        )
 
     def members(self, group: int) -> Members:
         """The notes of a group."""
@@ -99,15 +108,14 @@ class Notes:
             found = self._index.members(group)
         except UsageError:
             found = []
-        members = [
-            Found(id=id, similarity=member.similarity or 1.0, text=self._beginning(member.id))
+        live = [
+            (member.id, member.similarity or 1.0)
             for member in found
             if member.id is not None and member.removed_by is None
-            if (id := self._scope.shown(member.id)) is not None
         ]
-        if not members:
+        if not any(self._scope.has(id) for id, _ in live):
             raise UsageError(f"there is no group {group}")
-        return Members(members=members[:MOST])
+        return Members(members=[self._row(*member) for member in live][:MOST])
 
     def delete(self, id: Id) -> Deleted:
         """Delete a note."""
@@ -128,34 +136,21 @@ class Notes:
 
     def _similar(self, text: str, limit: int) -> list[Found]:
         _within(limit)
-        return list(self._found(self._index.query(text, self._scope.within or None)))[:limit]
+        return self._found(self._index.query(text, self._scope.within or None)[:limit])
 
-    def _found(self, matches: Sequence[Match]) -> Iterator[Found]:
-        for match in matches:
-            if (id := self._scope.shown(match.id)) is not None:
-                yield Found(id=id, similarity=match.similarity, text=self._beginning(match.id))
+    def _found(self, matches: Sequence[Match]) -> list[Found]:
+        return [self._row(match.id, match.similarity) for match in matches]
 
-    def _beginning(self, stored: Id) -> str | None:
+    def _row(self, stored: Id, similarity: float) -> Found:
+        """A row of a list, with the beginning of the text."""
         found = self._index.get(stored)
-        return None if found is None or found.text is None else found.text[:BEGINNING]
+        text = None if found is None or found.text is None else found.text[:BEGINNING]
+        return Found(id=self._scope.shown(stored), similarity=similarity, text=text)
 
     def _text(self, id: Id) -> str:
         if (text := self.get(id).text) is None:
             raise UsageError("the index keeps no texts (verify = signature), so that it cannot compare two notes")
         return text
-
-    def _ours(self, group: StoredGroup) -> bool:
-        representative = group.representative
-        shown = None if representative is None else self._scope.shown(representative.id)
-        return group.live_members > 1 and shown is not None
-
-    def _row(self, group: StoredGroup) -> Group:
-        representative = group.representative
-        assert representative is not None, "`_ours`"
-        id = self._scope.shown(representative.id)
-        assert id is not None, "`_ours`"
-        found = Found(id=id, similarity=1.0, text=self._beginning(representative.id))
-        return Group(group=group.group, notes=group.live_members, representative=found)
 
 
 def _within(limit: int) -> None:

@@ -13,6 +13,7 @@ from stream_lsh.errors import UsageError
 Value = str | int | None
 Id = str | StrictInt
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,4095}")
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Scope:
@@ -51,11 +52,15 @@ class Scope:
             return id, str(id)
         return (id, int(id)) if _INTEGER.fullmatch(id) else (id,)
 
+    def has(self, id: Id) -> bool:
+        """Whether a note with this id in the index is surely of this scope: a tool has stored it."""
+        return not self.prefix or (isinstance(id, str) and id.startswith(self.prefix))
+
     def shown(self, id: Id) -> Id | None:
-        """The id that the caller knows; None if the note is of another scope."""
-        if not self.prefix:
-            return id
-        return id[len(self.prefix) :] if isinstance(id, str) and id.startswith(self.prefix) else None
+        """The id that the caller knows; None if no tool can name it: another program has stored it without the prefix,
+        or with half a character, which no message can have."""
+        shown = id[len(self.prefix) :] if isinstance(id, str) else id
+        return shown if self.has(id) and (isinstance(shown, int) or not _HALF.search(shown)) else None
 
 
 def _coded(value: Value) -> str:

@@ -156,6 +156,27 @@ def test_agents_see_and_change_only_their_own_notes(tmp_path: Path) -> None:
             one.get("x")
 
 
+def test_notes_that_another_program_stored_in_a_scope(tmp_path: Path) -> None:
+    """They are similar notes, too; no tool can name them."""
+    with agents(tmp_path, ["agent"], {"agent": "alice"}, {"agent": "bob"}) as (alice, bob):
+        list(alice._index.process([Document("w", DARK, within={"agent": "alice"})]))
+        (found,) = alice.check(DARKER).similar
+        assert (found.id, found.text, alice.check(DARKER).new, bob.check(DARKER).new) == (None, DARK, False, True)
+        added = alice.add(DARK, "x")
+        assert (added.kind, added.new, [row.id for row in added.similar]) == ("exact_duplicate", False, [None])
+        assert alice.get("x").duplicate_of is None
+        assert [row.id for row in alice.members(added.group).members] == [None, "x"]
+        with pytest.raises(UsageError, match="there is no group"):
+            bob.members(added.group)
+
+
+def test_an_id_that_no_message_can_have(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text(json.dumps({"id": "\ud800", "text": DARK}))
+    run("dedup", tmp_path / "notes.jsonl", "--index", tmp_path / "index", "--threshold", 0.5, "--quiet")
+    with Deduplicator(index=tmp_path / "index") as deduplicator:
+        assert Notes(deduplicator, Scope([], {})).check(DARK).similar[0].id is None
+
+
 def test_groups_of_a_small_scope_among_many(tmp_path: Path) -> None:
     with agents(tmp_path, ["agent"], {"agent": "big"}, {"agent": "small"}) as (big, small):
         for i in range(30):
