@@ -74,12 +74,14 @@ class Groups(BaseModel):
     """A table of groups."""
 
     groups: list[Group]
+    more: bool = Field(description="whether there may be further groups")
 
 
 class Members(BaseModel):
     """The notes of a group."""
 
     members: list[Found] = Field(description="in the order of arrival; similarity to the representative of that time")
+    more: int = Field(description="how many follow; ask with an offset for them")
 
 
 class Deleted(BaseModel):

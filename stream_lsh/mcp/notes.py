@@ -19,6 +19,7 @@ other with two words changed: see docs/explanation/defaults.md."""
 BEGINNING = 500  # characters of a text in lists
 PARTS, PART = 20, 200  # of a comparison: how many, and characters of each
 MOST = 100  # rows of an answer
+MOST_GROUPS = 20_000  # of all scopes that are looked through for those of one: about 0.2 s
 
 
 class Notes:
@@ -84,7 +85,7 @@ class Notes:
     def groups(self, order: Literal["largest", "newest"] = "largest", limit: int = 10) -> Groups:
         """Groups of two notes and more."""
         _within(limit)
-        asked = limit
+        asked = min(limit + 1, MOST_GROUPS)
         while True:
             found = self._index.groups(order, asked)
             ours = [
@@ -92,18 +93,21 @@ class Notes:
                 for group in found
                 if (one := group.representative) is not None and group.live_members > 1 and self._scope.has(one.id)
             ]
-            if len(ours) >= limit or len(found) < asked:
+            if len(ours) > limit or len(found) < asked or asked == MOST_GROUPS:
                 break
-            asked *= 4
+            asked = min(16 * asked, MOST_GROUPS)
         return Groups(
             groups=[
                 Group(group=group.group, notes=group.live_members, representative=self._row(id, 1.0))
                 for group, id in ours[:limit]
-            ]
+            ],
+            more=len(ours) > limit or len(found) == asked,
         )
 
-    def members(self, group: int) -> Members:
-        """The notes of a group."""
+    def members(self, group: int, offset: int = 0) -> Members:
+        """The notes of a group, at most 100 at a time. offset: how many to leave out."""
+        if offset < 0:
+            raise UsageError(f"offset = {offset}: 0 or more")
         try:
             found = self._index.members(group)
         except UsageError:
@@ -115,7 +119,8 @@ class Notes:
         ]
         if not any(self._scope.has(id) for id, _ in live):
             raise UsageError(f"there is no group {group}")
-        return Members(members=[self._row(*member) for member in live][:MOST])
+        end = offset + MOST
+        return Members(members=[self._row(*member) for member in live[offset:end]], more=max(len(live) - end, 0))
 
     def delete(self, id: Id) -> Deleted:
         """Delete a note."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -181,9 +182,35 @@ def test_groups_of_a_small_scope_among_many(tmp_path: Path) -> None:
     with agents(tmp_path, ["agent"], {"agent": "big"}, {"agent": "small"}) as (big, small):
         for i in range(30):
             for end in ("a", "b", "c"):
-                big.add(f"{i * 7919 % 1000} {i * 104729 % 977} words of the note number {i} end {end}")
+                big.add(f"{sha256(bytes([i])).hexdigest()} {end}")
         small.add(DARK, "x"), small.add(DARKER, "y")
         assert [group.notes for group in small.groups(limit=1).groups] == [2]
+        assert not small.groups().more and not big.groups(limit=30).more and big.groups(limit=29).more
+        assert small.groups("newest", 1).more is False
+
+
+def test_groups_that_are_looked_through_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_lsh.mcp.notes.MOST_GROUPS", 3)
+    with agents(tmp_path, ["agent"], {"agent": "big"}, {"agent": "small"}) as (big, small):
+        small.add(DARK, "x"), small.add(DARKER, "y")
+        for text in (OTHER, "a first of some notes", "3141592653589793238"):
+            assert [group.notes for group in small.groups("newest").groups] == [2]
+            for end in ("", "?"):
+                big.add(text + end)
+        assert small.groups("newest").groups == [] and small.groups("newest").more
+        assert len(big.groups("newest").groups) == 3
+
+
+def test_members_of_a_large_group_come_in_parts(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the texts of a part are read."""
+    documents = [Document(f"{i}", f"{DARK} {i}") for i in range(250)]
+    list(notes._index.process(documents))
+    get = Mock(side_effect=notes._index.get)
+    monkeypatch.setattr(notes._index, "get", get)
+    parts = [notes.members(0, offset) for offset in (0, 100, 200, 300)]
+    assert [(len(part.members), part.more) for part in parts] == [(100, 150), (100, 50), (50, 0), (0, 0)]
+    assert [row.id for part in parts for row in part.members] == [document.id for document in documents]
+    assert get.call_count == 250
 
 
 @pytest.mark.parametrize(
@@ -212,6 +239,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("members", {"group": 17}, "there is no group 17"),
     ("members", {"group": 10**30}, "there is no group 1"),
     ("members", {"group": -1}, "there is no group -1"),
+    ("members", {"group": 0, "offset": -1}, "offset = -1: 0 or more"),
     ("check", {"text": " "}, "the text"),
     ("check", {}, "the arguments of check are wrong: text: Field required"),
     ("groups", {"limit": "all", "order": "odd"}, "order: Input should be 'largest' or 'newest'; limit: "),
