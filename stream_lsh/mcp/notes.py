@@ -9,13 +9,11 @@ from typing import Literal
 from stream_lsh import Deduplicator, Document, Match
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
+from stream_lsh.mcp import MEASURES
 from stream_lsh.mcp.answers import Added, Checked, Compared, Deleted, Found, Group, Groups, Members, Note, Similar
 from stream_lsh.mcp.scope import Id, Scope
 from stream_lsh.serve.comparing import Span, compare
 
-FOR_NOTES = {"shingles": "chars:3", "threshold": 0.5, "on_conflict": "update"}
-"""Settings of a new index unless others are given. Short texts have few words in common, even when one is a copy of the
-other with two words changed: see docs/explanation/defaults.md."""
 BEGINNING = 500  # characters of a text in lists
 PARTS, PART = 20, 200  # of a comparison: how many, and characters of each
 MOST = 100  # rows of an answer
@@ -34,7 +32,7 @@ class Notes:
 
     def __init__(self, deduplicator: Deduplicator, scope: Scope) -> None:
         settings = deduplicator.settings
-        if settings.measure not in ("jaccard", "containment") or settings.set_field is not None:
+        if settings.measure not in MEASURES or settings.set_field is not None:
             raise UsageError(f"the index compares no texts (measure = {settings.measure}): notes are texts")
         self._index = deduplicator
         self._scope = scope

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from pydantic import StrictInt
 
+from stream_lsh.documents.fields import within_text
+from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import UsageError
 
 Value = str | int | None
@@ -27,7 +29,7 @@ class Scope:
         values: one of each field.
 
     Raises:
-        UsageError: the values are not those of the fields.
+        UsageError: the values are not those of the fields, or are none that a document may have.
     """
 
     def __init__(self, fields: Sequence[str], values: Mapping[str, Value]) -> None:
@@ -37,6 +39,10 @@ class Scope:
                 f"the index matches within {', '.join(fields) or 'no field'}, and got values of "
                 f"{', '.join(values) or 'none'}; give {wanted}"
             )
+        try:
+            within_text(values, b"")
+        except Refused as error:
+            raise UsageError(error.detail) from None
         self.within = {name: values[name] for name in fields}
         self.prefix = "".join(f"{_coded(value)}/" for value in self.within.values())
 

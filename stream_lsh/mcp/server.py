@@ -48,8 +48,8 @@ class Tools:
         """What an agent is told of them."""
         return [
             Described(
-                name=name, description=tool.description, input_schema=tool.parameters,
-                output_schema=tool.output_schema, annotations=tool.annotations,
+                name=name, description=tool.description, output_schema=tool.output_schema,
+                input_schema={**tool.parameters, "additionalProperties": False}, annotations=tool.annotations,
             )
             for name, tool in self._tools.items()
         ]  # fmt: skip
@@ -59,6 +59,8 @@ class Tools:
         try:
             if (tool := self._tools.get(name)) is None:
                 raise StreamLshError(f"there is no tool {name!r}; there are {', '.join(self._tools)}")
+            if unknown := ", ".join(map(repr, arguments.keys() - tool.parameters["properties"].keys())):
+                raise StreamLshError(f"{name} takes no {unknown}; it takes {', '.join(tool.parameters['properties'])}")
             given = tool.fn_metadata.arg_model.model_validate(arguments).model_dump_one_level()
             answer = tool.fn(**given).model_dump(mode="json")
         except ValidationError as error:

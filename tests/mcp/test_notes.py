@@ -21,7 +21,8 @@ from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.api import feeding
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.errors import UsageError
-from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes
+from stream_lsh.mcp import FOR_NOTES
+from stream_lsh.mcp.notes import BEGINNING, PARTS, Notes
 from stream_lsh.mcp.pipes import Lines, Output
 from stream_lsh.mcp.scope import Scope
 from stream_lsh.mcp.server import Tools
@@ -221,6 +222,26 @@ def test_a_scope_has_a_value_of_each_field(fields: list[str], values: dict[str, 
         Scope(fields, values)
 
 
+@pytest.mark.parametrize("value", [1.5, [1], "a" * 300])
+def test_a_scope_has_values_that_a_document_may_have(value: Any) -> None:
+    with pytest.raises(UsageError, match='the field "agent" to match within'):
+        Scope(["agent"], {"agent": value})
+
+
+def test_a_measure_that_compares_no_notes(tmp_path: Path) -> None:
+    """Not that a setting for notes does not go with it, which was not given."""
+    (tmp_path / "settings.toml").write_text('measure = "cosine"\ndimensions = 8\n')
+    for given in (["--measure", "cosine", "--dimensions", 8], ["--config", tmp_path / "settings.toml"]):
+        refused = run("mcp", "--index", tmp_path / "index", *given, code=2)
+        assert "measure = cosine compares no notes; leave it out, or give jaccard or containment" in refused.stderr
+    assert not (tmp_path / "index").exists()
+
+
+def test_the_help_shows_the_settings_of_new_notes() -> None:
+    said = run("mcp", "--help-all").stdout
+    assert "[0.5]" in said and "[update]" in said and "[chars:3]" in said
+
+
 def test_an_index_without_texts_is_refused() -> None:
     settings = Settings(measure="hamming", dimensions=64, max_distance=3)
     with Deduplicator(settings) as deduplicator, pytest.raises(UsageError, match="notes are texts"):
@@ -243,6 +264,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("check", {"text": " "}, "the text"),
     ("check", {}, "the arguments of check are wrong: text: Field required"),
     ("groups", {"limit": "all", "order": "odd"}, "order: Input should be 'largest' or 'newest'; limit: "),
+    ("check", {"text": DARK, "limit": 3}, "check takes no 'limit'; it takes text"),
     ("forget", {}, "there is no tool 'forget'; there are check, "),
 ]
 
