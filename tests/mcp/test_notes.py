@@ -242,6 +242,15 @@ def test_the_help_shows_the_settings_of_new_notes() -> None:
     assert "[0.5]" in said and "[update]" in said and "[chars:3]" in said
 
 
+def test_an_index_whose_documents_stay_refuses_to_delete() -> None:
+    with Deduplicator(Settings()) as deduplicator:
+        notes = Notes(deduplicator, Scope([], {}))
+        notes.add(DARK, "a")
+        with pytest.raises(UsageError, match="nothing can be deleted"):
+            notes.delete("a")
+        assert notes.get("a").text == DARK
+
+
 def test_an_index_without_texts_is_refused() -> None:
     settings = Settings(measure="hamming", dimensions=64, max_distance=3)
     with Deduplicator(settings) as deduplicator, pytest.raises(UsageError, match="notes are texts"):
