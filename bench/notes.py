@@ -28,7 +28,7 @@ import orjson
 from bench import report
 from bench.corpora import corpus, unpack
 from stream_lsh import Deduplicator, Document, Settings, prepare
-from stream_lsh.mcp.notes import FOR_NOTES
+from stream_lsh.mcp import FOR_NOTES
 
 EXAMPLE = "python -m bench.notes --out results"
 KINDS = ("cut", "light", "heavy", "non")

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from command_line_page import commands
-from markup import blocks
+from markup import blocks, prose
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.settings import KafkaSettings
@@ -30,6 +30,11 @@ def test_page_is_current(name: str) -> None:
     pages = runpy.run_path(str(GENERATOR / "__main__.py"))["PAGES"]
     assert tuple(pages) == GENERATED
     assert page(name) == pages[name](), "make the pages again: python .ci/reference"
+
+
+def test_values_belong_to_the_code_of_their_option() -> None:
+    said = prose("others (--shingles chars:3, --threshold 0.5, --shards 4).")
+    assert said == "others (`--shingles chars:3`, `--threshold 0.5`, `--shards 4`)."
 
 
 def test_every_setting_has_a_heading() -> None:

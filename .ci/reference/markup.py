@@ -9,7 +9,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
 """A link or a picture: its text, and its target."""
 _CODE = re.compile(r"(`[^`]*`)")
-_VALUES = r"(?: (?:all|kept|update|reject|text|cosine|euclidean|tf-idf|growing|\d+)\b)?"  # that may follow an option
+_VALUES = r"(?: (?:all|kept|update|reject|text|cosine|euclidean|tf-idf|growing|chars:\d+|\d+(?:\.\d+)?)\b)?"
+"""Those that may follow an option."""
 _MARKED = re.compile(
     r"(?<![\w-])("
     + "|".join(

@@ -94,7 +94,8 @@ class GroupTable:
             )
 
     def _row(self, number: int) -> groups.Group | None:
-        return group_store.row(self._groups.view, number) if number >= self._groups.ended else None
+        known = self._groups.ended <= number < self._engine.seq
+        return group_store.row(self._groups.view, number) if known else None
 
 
 def _group(row: groups.Group) -> Group:

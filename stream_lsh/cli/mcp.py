@@ -12,6 +12,7 @@ from stream_lsh.cli.group import Command
 from stream_lsh.cli.options import (
     SECTIONS,
     SIMILARITY,
+    config_of,
     config_option,
     index_option,
     load_settings,
@@ -21,6 +22,11 @@ from stream_lsh.cli.options import (
 )
 from stream_lsh.cli.query import values_of
 from stream_lsh.cli.stored import bound, stored_answers
+from stream_lsh.errors import UsageError
+from stream_lsh.families.measure import MEASURES as ALL
+from stream_lsh.mcp import FOR_NOTES, MEASURES
+from stream_lsh.settings.model import Settings
+from stream_lsh.settings.sources import gathered
 from stream_lsh.wording import count
 
 EXAMPLES = """
@@ -46,7 +52,10 @@ One process writes to an index. `query`, `groups` and `info` can read it at the 
     params=[
         index_option(required=True),
         within_option("the agent's value"),
-        *(setting(name) for name in (*SECTIONS[SIMILARITY], "match_within", "on_conflict")),
+        *(
+            setting(name, default=FOR_NOTES.get(name))
+            for name in (*SECTIONS[SIMILARITY], "match_within", "on_conflict")
+        ),
         config_option(),
         quiet_option(),
     ],
@@ -57,9 +66,12 @@ def mcp(context: click.Context, /, folder: Path, within: tuple[str, ...], quiet:
     values = values_of(within)
     stored = stored_answers(folder)
 
+    if stored is None:
+        _check_measure(context)
+
     # Here, because it takes numba and RocksDB with it.
     from stream_lsh import Deduplicator, prepare
-    from stream_lsh.mcp.notes import FOR_NOTES, Notes
+    from stream_lsh.mcp.notes import Notes
     from stream_lsh.mcp.scope import Scope
     from stream_lsh.mcp.server import serve
 
@@ -71,3 +83,14 @@ def mcp(context: click.Context, /, folder: Path, within: tuple[str, ...], quiet:
         if not quiet:
             complain(f"serving {folder} with {count(len(deduplicator), 'note')} on standard input and output")
         serve(notes)
+
+
+def _check_measure(context: click.Context) -> None:
+    """Say that a measure compares no notes, before the settings for notes are found not to go with it.
+
+    Raises:
+        UsageError: it compares something else.
+    """
+    measure = context.params["measure"] or gathered(Settings, config_of(context), {}, {})[0].get("measure")
+    if measure in ALL and measure not in MEASURES:
+        raise UsageError(f"measure = {measure} compares no notes; leave it out, or give {' or '.join(MEASURES)}")

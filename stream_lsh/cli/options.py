@@ -132,8 +132,9 @@ def _shown(default: Any) -> str:
     return f"  [{', '.join(default) if isinstance(default, tuple) else default}]"
 
 
-def setting(name: str, model: type[Settings] = Settings) -> Option:
-    """The option of one setting. Its value stays text: the model checks the values of all sources."""
+def setting(name: str, model: type[Settings] = Settings, default: Any = None) -> Option:
+    """The option of one setting. Its value stays text: the model checks the values of all sources. default: the
+    command's own, as the help shows it."""
     field = model.model_fields[name]
     section = next(title for title, names in (SECTIONS | KAFKA_SECTIONS).items() if name in names)
     flag = name.replace("_", "-")
@@ -148,7 +149,7 @@ def setting(name: str, model: type[Settings] = Settings) -> Option:
         return Option([f"--{flag}/--no-{flag}", name], default=None, help=help_text, section=section, **given)
     return Option(
         [f"--{flag}", name], metavar=_metavar(name, field), multiple=repeatable, default=None, section=section,
-        help=help_text + _shown(field.default), **given,
+        help=help_text + _shown(field.default if default is None else default), **given,
     )  # fmt: skip
 
 

@@ -189,14 +189,10 @@ class Index(IndexReader):
         )
 
     def _check_deletes(self, batch: SignedBatch) -> None:
-        settings = self.settings
-        if settings.on_conflict == "update" or (settings.compare_with == "kept" and not settings.late):
-            return
-        if batch.documents.deletes:
+        if self.settings.on_conflict != "update" and batch.documents.deletes:
             raise UsageError(
-                f"nothing can be deleted from the index in {self.folder}: it has compare_with = "
-                f"{settings.compare_with}, shards = {settings.shards} and on_conflict = reject; make an index with "
-                "on_conflict = update"
+                f"nothing can be deleted from the index in {self.folder}, which was made with on_conflict = reject: "
+                "make an index with on_conflict = update"
             )
 
     def _segments(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:

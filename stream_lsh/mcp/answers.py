@@ -6,11 +6,16 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from stream_lsh.mcp.scope import Id
+
 
 class Found(BaseModel):
     """A note that is similar."""
 
-    id: str
+    id: Id | None = Field(
+        description='a number and its digits as a string, 1 and "1", are two ids; null: another program stored the '
+        "note under an id that the tools cannot name"
+    )
     similarity: float = Field(description="from the threshold of the index to 1")
     text: str | None = Field(description="its beginning; null where the index keeps no texts")
 
@@ -30,7 +35,7 @@ class Checked(Similar):
 class Added(Checked):
     """The verdict on a note that was added."""
 
-    id: str = Field(description="of the note, also if it is new")
+    id: Id = Field(description="of the note, also if it is new")
     kind: Literal["unique", "near_duplicate", "exact_duplicate", "redelivered"] = Field(
         description="redelivered: this id had this text already, and nothing was stored"
     )
@@ -40,10 +45,10 @@ class Added(Checked):
 class Note(BaseModel):
     """A note as it is stored."""
 
-    id: str
+    id: Id
     text: str | None = Field(description="null where the index keeps no texts")
     kind: str | None = Field(description="kind of its verdict when it came")
-    duplicate_of: str | None = Field(description="the oldest note that it was similar to")
+    duplicate_of: Id | None = Field(description="the oldest note that it was similar to; null also if its id is")
     group: int | None
 
 
@@ -69,16 +74,18 @@ class Groups(BaseModel):
     """A table of groups."""
 
     groups: list[Group]
+    more: bool = Field(description="whether there may be further groups")
 
 
 class Members(BaseModel):
     """The notes of a group."""
 
     members: list[Found] = Field(description="in the order of arrival; similarity to the representative of that time")
+    more: int = Field(description="how many follow; ask with an offset for them")
 
 
 class Deleted(BaseModel):
     """The answer to a deletion."""
 
-    id: str
+    id: Id
     deleted: bool = Field(description="false: there was no such note")

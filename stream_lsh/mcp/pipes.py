@@ -6,13 +6,17 @@ The SDK reads and writes each line in a worker thread. On a busy machine these t
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import select
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 READ = 65536  # bytes at a time
 
@@ -29,27 +33,62 @@ def output_taken() -> Iterator[int]:
         os.close(taken)
 
 
-def streams(output: int) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+@asynccontextmanager
+async def streams(output: int) -> AsyncIterator[tuple[Any, Any]]:
     """The messages from standard input, and those to a descriptor, as the SDK's server takes them."""
+    source = Messages(Lines(0))
+    async with stdio_server(cast(Any, source), cast(Any, Output(output))) as (incoming, outgoing):
+        source.answer = outgoing.send
+        yield incoming, outgoing
+
+
+class Messages:
+    """The lines that are messages. Each other line is answered with an error: the SDK drops it, and a caller would wait
+    for its answer."""
+
+    answer: Callable[[SessionMessage], Awaitable[None]]
+
+    def __init__(self, lines: AsyncIterable[str]) -> None:
+        self._lines = lines
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for line in self._lines:
+            try:
+                jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValidationError as error:
+                if line.strip():
+                    await self.answer(SessionMessage(_refusal(line, error)))
+            else:
+                yield line
+
+
+def _refusal(line: str, error: ValidationError) -> JSONRPCError:
+    """The answer to a line that is no message, with the id of the request if it can be read."""
+    said = error.errors()[0]
+    code = PARSE_ERROR if said["type"] == "json_invalid" else INVALID_REQUEST
     try:
-        source = Lines(0)
-    except OSError:  # no pipe, but a file: the SDK reads it
-        source = None
-    return stdio_server(cast(Any, source), cast(Any, Output(output)))
+        id = json.loads(line)["id"]  # unlike the SDK, this reads half characters
+        str(id).encode()
+    except (ValueError, LookupError, TypeError, RecursionError):
+        id = None
+    return JSONRPCError(
+        jsonrpc="2.0", id=id if type(id) in (str, int) else None,
+        error=ErrorData(code=code, message=f"the line is no message: {said['msg']}"),
+    )  # fmt: skip
 
 
 class Lines:
-    """The lines of a descriptor that an event loop can wait for: a pipe, a socket or a terminal.
-
-    Raises:
-        OSError: it is another file.
-    """
+    """The lines of a descriptor: a pipe, a socket, a terminal or a file."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         loop = asyncio.get_running_loop()
-        loop.add_reader(descriptor, int)
-        loop.remove_reader(descriptor)
+        try:
+            loop.add_reader(descriptor, int)
+        except OSError:  # a file: reading it never waits
+            self._waits = False
+        else:
+            self._waits = loop.remove_reader(descriptor)
 
     async def __aiter__(self) -> AsyncIterator[str]:
         parts: list[bytes] = []  # of a line that has not ended
@@ -63,8 +102,9 @@ class Lines:
             yield b"".join(parts).decode(errors="replace")
 
     async def _read(self) -> bytes:
-        loop = asyncio.get_running_loop()
-        await _ready(loop.add_reader, loop.remove_reader, self._descriptor)
+        if self._waits:
+            loop = asyncio.get_running_loop()
+            await _ready(loop.add_reader, loop.remove_reader, self._descriptor)
         return os.read(self._descriptor, READ)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import json
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import orjson
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, ToolAnnotations
@@ -16,6 +18,7 @@ from mcp.types import Tool as Described
 from pydantic import ValidationError
 
 from stream_lsh import __version__
+from stream_lsh.embedded.signals import Signals, interruption
 from stream_lsh.errors import StreamLshError
 from stream_lsh.mcp.notes import Notes
 from stream_lsh.mcp.pipes import output_taken, streams
@@ -45,8 +48,8 @@ class Tools:
         """What an agent is told of them."""
         return [
             Described(
-                name=name, description=tool.description, input_schema=tool.parameters,
-                output_schema=tool.output_schema, annotations=tool.annotations,
+                name=name, description=tool.description, output_schema=tool.output_schema,
+                input_schema={**tool.parameters, "additionalProperties": False}, annotations=tool.annotations,
             )
             for name, tool in self._tools.items()
         ]  # fmt: skip
@@ -56,6 +59,8 @@ class Tools:
         try:
             if (tool := self._tools.get(name)) is None:
                 raise StreamLshError(f"there is no tool {name!r}; there are {', '.join(self._tools)}")
+            if unknown := ", ".join(map(repr, arguments.keys() - tool.parameters["properties"].keys())):
+                raise StreamLshError(f"{name} takes no {unknown}; it takes {', '.join(tool.parameters['properties'])}")
             given = tool.fn_metadata.arg_model.model_validate(arguments).model_dump_one_level()
             answer = tool.fn(**given).model_dump(mode="json")
         except ValidationError as error:
@@ -63,7 +68,7 @@ class Tools:
             return _refusal(f"the arguments of {name} are wrong: {'; '.join(wrong)}")
         except (StreamLshError, TypeError) as error:
             return _refusal(str(error))
-        text = orjson.dumps(answer).decode()
+        text = json.dumps(answer, ensure_ascii=False)  # with integers of any size
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
 
 
@@ -86,15 +91,42 @@ def made(tools: Tools) -> Server[Any]:
 
 
 def serve(notes: Notes) -> None:
-    """Answer until standard input ends."""
+    """Answer until standard input ends.
+
+    Raises:
+        KeyboardInterrupt: a signal ended it.
+        OSError: input or output fails. BrokenPipeError: the output has no reader any more.
+    """
     logging.getLogger("mcp").setLevel(logging.ERROR)
     server = made(Tools(notes))
     gc.collect()
     gc.freeze()  # what is there by now stays: to look through it takes tens of milliseconds
 
-    async def run(output: int) -> None:
+    with output_taken() as output, Signals(lambda number: os._exit(128 + number)) as signals:
+        try:
+            signals.run(lambda stop, _: _answer(server, output, stop))
+        except BaseExceptionGroup as errors:
+            raise _failed_file(errors) or errors from None
+        if signals.came:
+            raise interruption(signals.came[0])
+
+
+async def _answer(server: Server[Any], output: int, stop: asyncio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_cancel_after, stop, tasks.cancel_scope)
         async with streams(output) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
 
-    with output_taken() as output:
-        anyio.run(run, output)
+
+async def _cancel_after(stop: asyncio.Event, work: anyio.CancelScope) -> None:
+    await stop.wait()
+    work.cancel()
+
+
+def _failed_file(errors: BaseExceptionGroup[Any]) -> OSError | None:
+    """The error of a descriptor, such as an output without a reader, among those of tasks."""
+    found: BaseException | None = errors.subgroup(OSError)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if isinstance(found, OSError) else None

@@ -117,8 +117,9 @@ def test_delete_says_what_was_there(shards: int) -> None:
             deduplicator.delete(None)  # type: ignore[arg-type]
 
 
-def test_delete_is_refused_where_documents_stay() -> None:
-    with Deduplicator(Settings(compare_with="all")) as deduplicator:
+@pytest.mark.parametrize("settings", [Settings(), Settings(compare_with="all"), Settings(shards=2)])
+def test_delete_is_refused_where_documents_stay(settings: Settings) -> None:
+    with Deduplicator(settings) as deduplicator:
         list(deduplicator.process([Document("a", TEXT)]))
         with pytest.raises(UsageError, match="nothing can be deleted"):
             deduplicator.delete("a")

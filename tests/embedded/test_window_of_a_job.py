@@ -127,7 +127,7 @@ def test_setting_stream_time_back_is_refused_before_anything_changes(tmp_path: P
 
 def test_the_command_that_sets_stream_time_erases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is due may stand in outputs, too, which only a run knows."""
-    with Deduplicator(Settings(window="2h"), index=tmp_path / "index") as deduplicator:
+    with Deduplicator(Settings(window="2h", on_conflict="update"), index=tmp_path / "index") as deduplicator:
         list(deduplicator.process([Document("a", TEXT, time=START + HOUR), Document("b", "one more")]))
         deduplicator.delete("a")
     soon = time.time() + 48 * 3600

@@ -73,8 +73,7 @@ def test_short_histories(
     seed: int,
 ) -> None:  # fmt: skip
     chance = random.Random(seed)
-    # What cannot be deleted under `reject` is refused: see test_changes.py.
-    must = any(document.deleted for document in documents) and (mode == "all" or shards > 1)
+    must = any(document.deleted for document in documents)  # `reject` refuses deletions: see test_changes.py
     settings = Settings(
         **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **MODES[mode], window=window,
         on_conflict="update" if updates or must else "reject", shards=shards,

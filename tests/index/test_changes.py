@@ -93,8 +93,8 @@ def test_an_empty_batch_may_come_first(tmp_path: Path, shards: int) -> None:
         assert index.count == 1
 
 
-def test_what_cannot_be_deleted_yet_is_refused(tmp_path: Path) -> None:
-    for name, settings in (("all", Settings(compare_with="all")), ("two", Settings(shards=2))):
+def test_deletions_without_updates_are_refused(tmp_path: Path) -> None:
+    for name, settings in (("one", Settings()), ("all", Settings(compare_with="all")), ("two", Settings(shards=2))):
         with opened(settings, tmp_path / name) as index:
             verdicts_of(index, [Document("a", "a b c", time=START)], 0)
             with pytest.raises(UsageError, match="nothing can be deleted from the index in"):

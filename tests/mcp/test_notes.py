@@ -1,9 +1,14 @@
 """Notes of agents: what the tools answer, whose notes they see, and the protocol itself."""
 
 import asyncio
+import json
 import os
+import signal
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,11 +17,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 from support.commands import run
 
-from stream_lsh import Deduplicator, Settings
+from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.api import feeding
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.errors import UsageError
-from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes
+from stream_lsh.mcp import FOR_NOTES
+from stream_lsh.mcp.notes import BEGINNING, PARTS, Notes
 from stream_lsh.mcp.pipes import Lines, Output
 from stream_lsh.mcp.scope import Scope
 from stream_lsh.mcp.server import Tools
@@ -84,6 +90,54 @@ def test_comparing_shows_what_only_one_says(notes: Notes) -> None:
     assert len(notes.similar(notes.get("long").text or "").similar[0].text or "") == BEGINNING
 
 
+def test_notes_of_containment(tmp_path: Path) -> None:
+    with Deduplicator(Settings(measure="containment", on_conflict="update"), index=tmp_path / "index") as deduplicator:
+        notes = Notes(deduplicator, Scope([], {}))
+        note = " ".join(f"word{i}" for i in range(100))
+        notes.add(note, "a")
+        assert notes.check(f"{note} and an end").similar[0].id == "a"
+        notes.add(f"{note} and an end", "b")
+        assert notes.compare("a", "b").similarity == 1.0 and notes.compare("a", "b").only_in_first == []
+
+
+def test_integers_are_ids_of_their_own(notes: Notes, tmp_path: Path) -> None:
+    """Other programs store them. Their digits name them unless a note has these as its id."""
+    tools = Tools(notes)
+
+    def answer(tool: str, **given: Any) -> Any:
+        return tools.call(tool, given).structured_content
+
+    assert answer("add", text=DARK, id=1)["id"] == 1
+    assert [found["id"] for found in answer("check", text=DARKER)["similar"]] == [1]
+    assert answer("get", id="1") == answer("get", id=1)
+    assert answer("add", text=DARKER, id="1")["id"] == 1 and len(answer("check", text=DARK)["similar"]) == 1
+    list(notes._index.process([Document("1", DARK), Document(2, DARK), Document(0, OTHER)]))
+    assert [member["id"] for member in answer("members", group=answer("get", id=1)["group"])["members"]] == [1, "1", 2]
+    assert answer("get", id="1")["text"] == DARK and answer("get", id=1)["text"] == DARKER
+    assert answer("compare", first="2", second=1)["similarity"] == answer("compare", first="1", second=1)["similarity"]
+    assert answer("get", id="2")["duplicate_of"] == 1 and answer("get", id="0")["id"] == 0
+    assert answer("delete", id="2") == {"id": 2, "deleted": True}
+    assert answer("add", text=OTHER, id="02")["id"] == "02" and answer("add", text=OTHER, id="3")["id"] == "3"
+    assert answer("add", text=OTHER, id=10**30) and answer("check", text=OTHER)
+    assert tools.call("get", {"id": True}).is_error and tools.call("get", {"id": 1.0}).is_error
+
+
+def test_a_longer_note_is_not_new_if_the_longest_is_kept() -> None:
+    with Deduplicator(Settings(**FOR_NOTES, keep="longest")) as deduplicator:
+        notes = Notes(deduplicator, Scope([], {}))
+        notes.add(DARK, "a")
+        assert not notes.check(DARKER).new
+        added = notes.add(DARKER, "b")
+        assert (added.kind, added.new, [found.id for found in added.similar]) == ("unique", False, ["a"])
+
+
+def test_a_group_of_one_note_left_is_no_row(notes: Notes) -> None:
+    notes.add(DARK, "a"), notes.add(DARKER, "b")
+    notes.add(OTHER, "c"), notes.add(OTHER + " of all branches", "d")
+    notes.delete("b")
+    assert [group.group for group in notes.groups().groups] == [notes.get("c").group]
+
+
 def test_agents_see_and_change_only_their_own_notes(tmp_path: Path) -> None:
     values: list[dict[str, Any]] = [
         {"agent": "a", "team": 1},
@@ -104,13 +158,60 @@ def test_agents_see_and_change_only_their_own_notes(tmp_path: Path) -> None:
             one.get("x")
 
 
+def test_notes_that_another_program_stored_in_a_scope(tmp_path: Path) -> None:
+    """They are similar notes, too; no tool can name them."""
+    with agents(tmp_path, ["agent"], {"agent": "alice"}, {"agent": "bob"}) as (alice, bob):
+        list(alice._index.process([Document("w", DARK, within={"agent": "alice"})]))
+        (found,) = alice.check(DARKER).similar
+        assert (found.id, found.text, alice.check(DARKER).new, bob.check(DARKER).new) == (None, DARK, False, True)
+        added = alice.add(DARK, "x")
+        assert (added.kind, added.new, [row.id for row in added.similar]) == ("exact_duplicate", False, [None])
+        assert alice.get("x").duplicate_of is None
+        assert [row.id for row in alice.members(added.group).members] == [None, "x"]
+        with pytest.raises(UsageError, match="there is no group"):
+            bob.members(added.group)
+
+
+def test_an_id_that_no_message_can_have(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text(json.dumps({"id": "\ud800", "text": DARK}))
+    run("dedup", tmp_path / "notes.jsonl", "--index", tmp_path / "index", "--threshold", 0.5, "--quiet")
+    with Deduplicator(index=tmp_path / "index") as deduplicator:
+        assert Notes(deduplicator, Scope([], {})).check(DARK).similar[0].id is None
+
+
 def test_groups_of_a_small_scope_among_many(tmp_path: Path) -> None:
     with agents(tmp_path, ["agent"], {"agent": "big"}, {"agent": "small"}) as (big, small):
         for i in range(30):
             for end in ("a", "b", "c"):
-                big.add(f"{i * 7919 % 1000} {i * 104729 % 977} words of the note number {i} end {end}")
+                big.add(f"{sha256(bytes([i])).hexdigest()} {end}")
         small.add(DARK, "x"), small.add(DARKER, "y")
         assert [group.notes for group in small.groups(limit=1).groups] == [2]
+        assert not small.groups().more and not big.groups(limit=30).more and big.groups(limit=29).more
+        assert small.groups("newest", 1).more is False
+
+
+def test_groups_that_are_looked_through_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_lsh.mcp.notes.MOST_GROUPS", 3)
+    with agents(tmp_path, ["agent"], {"agent": "big"}, {"agent": "small"}) as (big, small):
+        small.add(DARK, "x"), small.add(DARKER, "y")
+        for text in (OTHER, "a first of some notes", "3141592653589793238"):
+            assert [group.notes for group in small.groups("newest").groups] == [2]
+            for end in ("", "?"):
+                big.add(text + end)
+        assert small.groups("newest").groups == [] and small.groups("newest").more
+        assert len(big.groups("newest").groups) == 3
+
+
+def test_members_of_a_large_group_come_in_parts(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the texts of a part are read."""
+    documents = [Document(f"{i}", f"{DARK} {i}") for i in range(250)]
+    list(notes._index.process(documents))
+    get = Mock(side_effect=notes._index.get)
+    monkeypatch.setattr(notes._index, "get", get)
+    parts = [notes.members(0, offset) for offset in (0, 100, 200, 300)]
+    assert [(len(part.members), part.more) for part in parts] == [(100, 150), (100, 50), (50, 0), (0, 0)]
+    assert [row.id for part in parts for row in part.members] == [document.id for document in documents]
+    assert get.call_count == 250
 
 
 @pytest.mark.parametrize(
@@ -119,6 +220,35 @@ def test_groups_of_a_small_scope_among_many(tmp_path: Path) -> None:
 def test_a_scope_has_a_value_of_each_field(fields: list[str], values: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="the index matches within"):
         Scope(fields, values)
+
+
+@pytest.mark.parametrize("value", [1.5, [1], "a" * 300])
+def test_a_scope_has_values_that_a_document_may_have(value: Any) -> None:
+    with pytest.raises(UsageError, match='the field "agent" to match within'):
+        Scope(["agent"], {"agent": value})
+
+
+def test_a_measure_that_compares_no_notes(tmp_path: Path) -> None:
+    """Not that a setting for notes does not go with it, which was not given."""
+    (tmp_path / "settings.toml").write_text('measure = "cosine"\ndimensions = 8\n')
+    for given in (["--measure", "cosine", "--dimensions", 8], ["--config", tmp_path / "settings.toml"]):
+        refused = run("mcp", "--index", tmp_path / "index", *given, code=2)
+        assert "measure = cosine compares no notes; leave it out, or give jaccard or containment" in refused.stderr
+    assert not (tmp_path / "index").exists()
+
+
+def test_the_help_shows_the_settings_of_new_notes() -> None:
+    said = run("mcp", "--help-all").stdout
+    assert "[0.5]" in said and "[update]" in said and "[chars:3]" in said
+
+
+def test_an_index_whose_documents_stay_refuses_to_delete() -> None:
+    with Deduplicator(Settings()) as deduplicator:
+        notes = Notes(deduplicator, Scope([], {}))
+        notes.add(DARK, "a")
+        with pytest.raises(UsageError, match="nothing can be deleted"):
+            notes.delete("a")
+        assert notes.get("a").text == DARK
 
 
 def test_an_index_without_texts_is_refused() -> None:
@@ -137,9 +267,13 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("get", {"id": "nobody"}, "there is no note 'nobody'"),
     ("compare", {"first": "nobody", "second": "nobody"}, "there is no note"),
     ("members", {"group": 17}, "there is no group 17"),
+    ("members", {"group": 10**30}, "there is no group 1"),
+    ("members", {"group": -1}, "there is no group -1"),
+    ("members", {"group": 0, "offset": -1}, "offset = -1: 0 or more"),
     ("check", {"text": " "}, "the text"),
     ("check", {}, "the arguments of check are wrong: text: Field required"),
     ("groups", {"limit": "all", "order": "odd"}, "order: Input should be 'largest' or 'newest'; limit: "),
+    ("check", {"text": DARK, "limit": 3}, "check takes no 'limit'; it takes text"),
     ("forget", {}, "there is no tool 'forget'; there are check, "),
 ]
 
@@ -174,6 +308,65 @@ async def test_over_the_protocol(tmp_path: Path) -> None:
     assert "give --within agent=VALUE" in refused.stderr
 
 
+@contextmanager
+def spoken(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[bytes], dict[str, Any]]]]:
+    """A process, and what it answers to a line."""
+    command = [sys.executable, "-m", "stream_lsh", "mcp", "--index", str(tmp_path / "notes"), "--quiet"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+
+        def said(line: bytes) -> dict[str, Any]:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            found: dict[str, Any] = json.loads(process.stdout.readline())
+            return found
+
+        said(
+            call(0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "", "version": ""})
+        )
+        yield process, said
+        process.kill()
+
+
+def call(id: int, method: str, **given: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": given}).encode()
+
+
+def test_each_line_has_an_answer(tmp_path: Path) -> None:
+    """Also one that the SDK cannot read."""
+    with spoken(tmp_path) as (_, said):
+        for line, id, code in (
+            (call(7, "tools/call", name="add", arguments={"text": "half a \ud800"}), 7, -32700),
+            (
+                call(8, "tools/call", name="add", arguments={"text": "of another"}).replace(b"8", b'"\\ud800"'),
+                None,
+                -32700,
+            ),
+            (b"\n no JSON", None, -32700),
+            (b'{"id": true}', None, -32600),
+            (b'{"id": "a", "method": "tools/list"}', "a", -32600),
+        ):
+            answer = said(line)
+            assert (answer["id"], answer["error"]["code"]) == (id, code), line
+        found = said(call(9, "tools/call", name="add", arguments={"text": DARK}))
+        assert found["id"] == 9 and found["result"]["structuredContent"]["new"]
+
+
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (None, 141)])
+def test_an_end_from_outside_has_a_code_and_no_traceback(tmp_path: Path, end: signal.Signals | None, code: int) -> None:
+    """None: the agent reads no more answers."""
+    with spoken(tmp_path) as (process, _):
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        if end is not None:
+            process.send_signal(end)
+        else:
+            process.stdout.close()
+            process.stdin.write(call(1, "tools/list") + b"\n")
+            process.stdin.flush()
+        said = process.stderr.read().decode()
+        assert (process.wait(), "Traceback" in said) == (code, False), said
+
+
 async def test_lines_longer_than_a_pipe_pass_through_it() -> None:
     """While one side waits for the other, the event loop goes on."""
     source, sink = os.pipe()
@@ -187,3 +380,9 @@ async def test_lines_longer_than_a_pipe_pass_through_it() -> None:
         tasks.create_task(write())
         assert [line async for line in Lines(source)] == lines
     os.close(source)
+
+
+async def test_lines_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("a\n\nb")
+    with (tmp_path / "lines").open() as file:
+        assert [line async for line in Lines(file.fileno())] == ["a", "", "b"]
