@@ -2,6 +2,8 @@
 
 The formats take turns in one run, on the same posts. It is what sign does with records between Kafka and Kafka: decode,
 parse, sign and encode frames. The time of the processor stands beside wall time.
+
+Reading alone: Avro to the bytes of JSON, beside what a user would write: fastavro's reader for each value, and orjson.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import orjson
 from aiokafka.structs import ConsumerRecord
-from fastavro import parse_schema, schemaless_writer
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from bench import report
 from bench.kafka_feed import posts
@@ -31,6 +33,7 @@ COLUMNS = {
     "format": "format", "rate": "documents/s", "ratio": "of plain JSON", "processor": "processor µs/document",
     "processor_ratio": "processor, JSON by this",
 }  # fmt: skip
+READING = {"reader": "reader", "processor": "processor µs/document", "processor_ratio": "fastavro by this"}
 FIELDS = ("id", "title", "text")
 ROW: dict[str, Any] = {
     "type": "record", "name": "Row", "fields": [{"name": name, "type": "string"} for name in FIELDS]
@@ -45,6 +48,7 @@ CHANGE = {
 EVENT = {"specversion": "1.0", "id": "e", "source": "/posts", "type": "post"}
 CE = [(f"ce_{name}", value.encode()) for name, value in EVENT.items()]
 AVRO, AVRO_CHANGE, JSON = 1, 2, 3
+HEAD, BATCH = 5, 1000  # bytes before a value with a schema; records of a chunk
 TEXTS: dict[str, Any] = {"text_field": ("title", "text")}
 REGISTRY: dict[str, Any] = {**TEXTS, "document_format": "registry", "registry_url": "http://registry"}
 UPDATED: dict[str, Any] = {"envelope": "debezium", "on_conflict": "update"}
@@ -103,13 +107,19 @@ def formats() -> dict[str, tuple[dict[str, Any], Callable[[Post], bytes], list[t
     }  # fmt: skip
 
 
+def known() -> Schemas:
+    """The schemas, fetched."""
+    schemas = Schemas(Known())
+    for id in (AVRO, AVRO_CHANGE, JSON):
+        schemas.fetch(id)
+    return schemas
+
+
 def framer(settings: KafkaSettings) -> Framer:
     """What signs, with the schemas."""
     schemas = None
     if settings.document_format == "registry":
-        schemas = Schemas(Known())
-        for id in (AVRO, AVRO_CHANGE, JSON):
-            schemas.fetch(id)
+        schemas = known()
     return Framer(settings, signer_of(settings.signing, bytes(16)), largest_record(settings), schemas)
 
 
@@ -128,6 +138,38 @@ def rows_of(times: dict[str, list[tuple[float, float]]]) -> list[dict[str, Any]]
     return rows
 
 
+def reading(rows: Sequence[Post], rounds: int) -> list[dict[str, Any]]:
+    """Rows: the time of the processor for the reading of Avro, of two readers that take turns."""
+    ours, table = known(), list[dict[str, Any]]()
+
+    def batched(values: Sequence[bytes]) -> list[bytes]:
+        found = list[bytes]()
+        for at in range(0, len(values), BATCH):
+            data, starts, ends = ours.decode(values[at : at + BATCH], {})
+            found += [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return found
+
+    for name, schema in (("Avro", ROW), ("Debezium in Avro", CHANGE)):
+        values, parsed = [formats()[name][1](row) for row in rows], parse_schema(schema)
+
+        def alone(values: Sequence[bytes], parsed: Any = parsed) -> list[bytes]:
+            return [orjson.dumps(schemaless_reader(BytesIO(value[HEAD:]), parsed, None)) for value in values]
+
+        assert list(map(orjson.loads, batched(values))) == list(map(orjson.loads, alone(values)))
+        times: dict[str, list[float]] = {"fastavro and orjson": [], "stream_lsh": []}
+        for _ in range(rounds):
+            for reader, read in zip(times, (alone, batched), strict=True):
+                begin = time.process_time()
+                read(values)
+                times[reader].append((time.process_time() - begin) / len(rows))
+        slow, fast = (1e6 * statistics.median(taken) for taken in times.values())
+        table += [
+            {"kind": "reading", "reader": f"{name}, {reader}", "processor": taken, "processor_ratio": slow / taken}
+            for reader, taken in zip(times, (slow, fast), strict=True)
+        ]
+    return table
+
+
 def main() -> None:
     parser = report.parser("formats", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=20_000, help="posts (%(default)s)")
@@ -143,7 +185,7 @@ def main() -> None:
             ConsumerRecord("posts", 0, i, 1_700_000_000_000, 0, b"k", encode(row), None, 1, 1, tuple(headers))
             for i, row in enumerate(rows)
         ]
-        chunks = [Chunk(0, records[at : at + 1000], at, at + 1000) for at in range(0, len(records), 1000)]
+        chunks = [Chunk(0, records[at : at + BATCH], at, at + BATCH) for at in range(0, len(records), BATCH)]
         ready[name] = framer(KafkaSettings(**settings)), chunks
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ready}
     for number in range(given.rounds + 1):  # the first round compiles, and does not count
@@ -155,8 +197,10 @@ def main() -> None:
             if number:
                 times[name].append((taken[0] / len(rows), taken[1] / len(rows)))
     table = rows_of(times)
-    report.write(given.out, "formats", where, table, report.table(COLUMNS, table, markdown=True))
-    print(report.table(COLUMNS, table))
+    read = reading(rows, given.rounds)
+    texts = [report.table(COLUMNS, table, markdown=True), report.table(READING, read, markdown=True)]
+    report.write(given.out, "formats", where, [*table, *read], "\n\n".join(texts))
+    print(f"{report.table(COLUMNS, table)}\n\n{report.table(READING, read)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The documentation keeps step with the code: settings, links, examples, commands."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import click
@@ -12,6 +13,8 @@ from stream_lsh.cli import main
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.judging.events import Change
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,6 +46,33 @@ def test_menu_of_the_site_has_every_page_once() -> None:
     listed = re.findall(r'"([\w/-]+\.md)"', page("zensical.toml"))
     docs = ROOT / "docs"
     assert sorted(listed) == sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+
+
+def test_start_page_leads_to_every_tutorial_and_guide() -> None:
+    docs, index = ROOT / "docs", page("docs/index.md")
+    guides = [*(docs / "how-to").glob("*.md"), *(docs / "tutorials").glob("*.md")]
+    assert [path.name for path in guides if f"({path.relative_to(docs).as_posix()})" not in index] == []
+
+
+def test_readme_has_every_extra() -> None:
+    extras = set(tomllib.loads(page("pyproject.toml"))["project"]["optional-dependencies"])
+    shown = {name for found in re.findall(r"'\.\[([\w,]+)\]'", page("README.md")) for name in found.split(",")}
+    assert shown <= extras and extras - shown == {"nightly", "quix", "gate", "bench", "dev"}  # of tests and benchmarks
+
+
+def test_every_kafka_command_has_its_permissions() -> None:
+    group = resolve(["kafka"])
+    assert isinstance(group, click.Group)
+    section = page("docs/how-to/connect-your-topic.md").partition("| role | reads | writes |")[2]
+    named = set(re.findall(r"`kafka ([\w-]+)", section)) | {"worker", "status"}  # by role, and in the table above
+    assert set(group.list_commands(click.Context(group))) - named == {"broker"}
+
+
+def test_permissions_of_a_service_have_the_topics_that_its_copy_reads() -> None:
+    topics = Topics.of(KafkaSettings())
+    section = page("docs/how-to/serve.md").partition("### Permissions on Kafka")[2].partition("\n## ")[0]
+    for topic in (topics.changelog, topics.decisions, topics.matches):
+        assert f"`PREFIX.{topic.removeprefix(f'{topics.prefix}.')}`" in section
 
 
 def test_every_kind_event_and_reason_is_described() -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, value_at
-from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.json_reader import read_object, read_part
 from stream_lsh.documents.json_scan import ACCEPTED, MISSING, OTHER, PLAIN, scan_lines
 from stream_lsh.documents.refused import Refused, kind_of
 
@@ -137,7 +137,7 @@ class _Events(NamedTuple):
             what = "has no op" if "op" not in event else f"has the op {json.dumps(operation)[:60]}"
             raise Refused(BAD_EVENT, f"the event {what}; Debezium's c, r, u and d are read")
         if isinstance(after, str):  # a connector of MongoDB: the row is JSON in a string
-            after = read_object(after.encode("utf-8", "surrogatepass"))
+            after = read_part(after.encode("utf-8", "surrogatepass"), 'the field "after"')
         if not isinstance(after, dict):
             what = kind_of(after) if "after" in event else "missing"
             raise Refused(BAD_EVENT, f'the field "after" is {what}, not an object, in an event with op = {operation}')
@@ -151,7 +151,7 @@ class _Events(NamedTuple):
         before = event.get("before")
         id = value_at(before, field) if isinstance(before, dict) else None
         if id is None and (key := self.key(i)):
-            id = value_at(_payload(read_object(key)), field)
+            id = value_at(_payload(read_part(key, "the key")), field)
         if id is None:
             raise Refused("missing_field", f'neither the field "before" nor the key has the field {json.dumps(field)}')
         return _json({field: id, **deletion})
@@ -322,7 +322,7 @@ def _data(event: Mapping[str, Any]) -> object:
     except (TypeError, ValueError):
         raise Refused(BAD_EVENT, "the field data_base64 is no base64") from None
     kind = event.get("datacontenttype")
-    return read_object(raw) if kind is None or _is_json(str(kind)) else _text("data_base64", raw)
+    return read_part(raw, "the field data_base64") if kind is None or _is_json(str(kind)) else _text("data_base64", raw)
 
 
 def _is_json(content: str) -> bool:

@@ -24,7 +24,7 @@ def read_object(line: bytes) -> dict[str, object]:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refused("not_utf8", f"byte {error.start + 1} of the line is not UTF-8") from None
+        raise Refused("not_utf8", f"byte {error.start + 1} is not UTF-8") from None
     # Not left to the parser's recursion limit, which depends on the version of Python and on the caller.
     if nesting(np.frombuffer(line, np.uint8)) > MAX_NESTING:
         raise Refused("not_json", f"brackets are nested deeper than {MAX_NESTING}")
@@ -36,8 +36,16 @@ def read_object(line: bytes) -> dict[str, object]:
     except ValueError as error:
         raise Refused("not_json", str(error)) from None
     if not isinstance(value, dict):
-        raise Refused("not_json", "the line is JSON, but not an object")
+        raise Refused("not_json", "it is JSON, but not an object")
     return value
+
+
+def read_part(part: bytes, name: str) -> dict[str, object]:
+    """The same of JSON that stands in another place than a line. The messages begin with the name of that place."""
+    try:
+        return read_object(part)
+    except Refused as error:
+        raise Refused(error.reason, f"{name}: {error.detail}") from None
 
 
 def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -60,6 +60,7 @@ _PLACE = re.compile(r"[A-Za-z0-9._-]{1,249}:\d+:\d+")
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
 _REGISTRY = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+_URI = re.compile(r"([A-Za-z0-9._~:/?#@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})+")  # or a relative one
 _USER, _TOKEN = ("sasl_username", "sasl_password"), ("sasl_oauth_token_file",)
 _BY_USER = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SSL = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
@@ -119,12 +120,12 @@ class KafkaSettings(TopicSettings):
         default=("traceparent", "tracestate", "baggage"), description="headers that are passed on to verdicts and pairs"
     )
     cloudevents_source: str | None = Field(
-        default=None, min_length=1,
+        default=None,
         description="URI that names this pipeline: outputs have the headers of CloudEvents, with it as ce_source "
         "(default: no such headers)",
     )  # fmt: skip
     cloudevents_schemas: str | None = Field(
-        default=None, min_length=1,
+        default=None,
         description="address of the folder with the JSON Schemas of outputs, for the header ce_dataschema (default: no "
         "such header)",
     )  # fmt: skip
@@ -220,6 +221,21 @@ class KafkaSettings(TopicSettings):
     def _texts(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("trace_headers")
+    @classmethod
+    def _headers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not name.isprintable() or name != name.strip() or not name:
+                raise ValueError(f"{name!r} is no name of a header; it has no line breaks and no spaces around it")
+        return value
+
+    @field_validator("cloudevents_source", "cloudevents_schemas")
+    @classmethod
+    def _uri(cls, value: str | None) -> str | None:
+        if value is not None and not _URI.fullmatch(value):
+            raise ValueError("give a URI, such as /news or https://example.org/news; a space in it is %20")
         return value
 
     @field_validator("allow_weak_topics")

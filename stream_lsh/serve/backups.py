@@ -65,6 +65,9 @@ def _destination(service: Interface, asked: dict[str, Any], local: bool) -> Path
         return Path(asked["folder"])
     if service.backups is None:
         raise Problem(409, "the service has no folder for backups (--backup-folder)", field="backup_folder")
+    for field in asked:
+        if field != "name":
+            raise Problem(422, f"{field[:60]}: there is no such field; a backup has a name", field=field[:60])
     name = asked.get("name", time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime()))
     if _NAME.fullmatch(name) is None:
         raise Problem(422, "name: give letters, digits, ., _ and -, at most 100", field="name")

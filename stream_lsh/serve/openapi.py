@@ -18,7 +18,7 @@ from stream_lsh.serve.security import DELETE, WRITE
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 GENERAL = {400, 401, 403, 431, 500, 501, 503}  # problems of every operation
-WRITES = {429, 507}  # of every operation that writes
+WRITES = {422, 429, 507}  # of every operation that writes
 Responses = dict[int | str, dict[str, Any]]
 _REF = "#/components/schemas/{model}"
 _FIELDS = (

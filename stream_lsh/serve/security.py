@@ -7,6 +7,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,6 +16,7 @@ from stream_lsh.serve.address import is_loopback
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Permission, Token
+from stream_lsh.settings.errors import near
 
 _LOG = logging.getLogger("stream_lsh.serve")
 POLICY = (
@@ -39,7 +41,8 @@ Served = Annotated[Interface, Depends(service_of)]
 
 
 class _Needs(HTTPBearer):
-    """Requires a token with a permission, if the service has tokens. A single dependency: each one costs time."""
+    """Requires a token with a permission, if the service has tokens, and of a write that its parameters are known. A
+    single dependency: each one costs time."""
 
     def __init__(self, permission: Permission) -> None:
         about = "a token of the tokens file; not needed if the service has no such file"
@@ -47,6 +50,11 @@ class _Needs(HTTPBearer):
         self._permission = permission
 
     async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        await self._check_token(request)
+        if self._permission != "read" and request.scope["query_string"]:
+            _check_parameters(request)
+
+    async def _check_token(self, request: Request) -> None:
         service = await service_of(request)
         if service.tokens is None or request.scope.get("state", {}).get("local"):
             return
@@ -64,6 +72,22 @@ class _Needs(HTTPBearer):
 
 
 READ, WRITE, DELETE = Security(_Needs("read")), Security(_Needs("write")), Security(_Needs("delete"))
+
+
+def _check_parameters(request: Request) -> None:
+    """Raise Problem for a query parameter that a write does not have, or that it is given twice."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known, seen = [field.alias for field in route.dependant.query_params], set[str]()
+    for name, _ in request.query_params.multi_items():
+        shown = name[:60]
+        if name not in known:
+            found = near(name, known)
+            meant = "leave it out" if found is None else f"did you mean {found}?"
+            raise Problem(422, f"{shown}: there is no such parameter; {meant}", field=shown)
+        if name in seen:
+            raise Problem(422, f"{shown}: give it once", field=shown)
+        seen.add(name)
 
 
 def _lacking(permission: Permission) -> Problem:

@@ -48,7 +48,7 @@ def test_what_is_no_share(run: Run, tmp_path: Path, most: str) -> None:
 def test_lines_that_are_no_objects_are_shown(run: Run, tmp_path: Path) -> None:
     (tmp_path / "array").write_text(json.dumps([{"id": 1, "text": "one two"}]))
     error = run("pairs", tmp_path / "array", code=1).stderr
-    assert "jq -c '.[]'" in error and f"line 1 of {tmp_path / 'array'}: the line is JSON, but not an object." in error
+    assert "jq -c '.[]'" in error and f"line 1 of {tmp_path / 'array'}: it is JSON, but not an object." in error
     (tmp_path / "words").write_text("id,text\n1,some words\n")
     error = run("dedup", tmp_path / "words", code=1).stderr
     assert "not JSON" in error and "The line: id,text" in error

@@ -67,6 +67,27 @@ def test_what_is_no_change_of_a_row_is_refused(event: object, reason: str) -> No
     assert found.ids[0] == found.ids[2] == b"7" and found.deleted == []
 
 
+@pytest.mark.parametrize(
+    ("event", "key", "detail"),
+    [
+        ({"op": "d"}, b"2", "the key: it is JSON, but not an object"),
+        ({"op": "d"}, b"{", "the key: Expecting property name enclosed in double quotes at character 2"),
+        ({"op": "d"}, b'{"id":"\xff"}', "the key: byte 8 is not UTF-8"),
+        ({"op": "d"}, b'{"id":1,"id":1}', 'the key: the key "id" is twice in one object'),
+        ({"op": "c", "after": "not json"}, None, 'the field "after": Expecting value at character 1'),
+        ({"op": "c", "after": "[1]"}, None, 'the field "after": it is JSON, but not an object'),
+        ([ROW], None, "it is JSON, but not an object"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_part_of_a_change_event(event: object, key: bytes | None, detail: str) -> None:
+    assert parsed([event], [key], envelope="debezium").rejected[0].detail == detail
+
+
+def test_a_refusal_names_the_data_of_a_cloud_event() -> None:
+    found = parsed([{**EVENT, "data_base64": "ew=="}], headers=[[]], envelope="cloudevents")
+    assert found.rejected[0].detail.startswith("the field data_base64: Expecting property name")
+
+
 def test_an_event_is_read_in_both_modes() -> None:
     values: list[object] = [
         {**EVENT, "data": ROW}, {"data": ROW, **EVENT}, ROW, ROW,

@@ -101,6 +101,20 @@ def test_what_deleting_by_a_key_needs() -> None:
     assert KafkaSettings.load(None, **text, key_is_id="string").key_is_id == "string"
 
 
+@pytest.mark.parametrize("uri", ["has space", "/news\n", "\n/news", "", "/grüße", "/%2", "<news>", "/a\ud800"])
+@pytest.mark.parametrize("name", ["cloudevents_source", "cloudevents_schemas"])
+def test_names_of_cloud_events_are_uris(name: str, uri: str) -> None:
+    good = {"cloudevents_source": "https://[::1]:80/a%20b?c=d#e", "cloudevents_schemas": "/news"}
+    assert KafkaSettings.load(None, **good).cloudevents_source == good["cloudevents_source"]
+    assert "give a URI" in refused(**{**good, name: uri})
+
+
+@pytest.mark.parametrize("name", ["a\n", "a\r\nb", "a\0", " a", "a ", "", "a\ud800"])
+def test_trace_headers_are_names(name: str) -> None:
+    assert "is no name of a header" in refused(trace_headers=("traceparent", name))
+    assert KafkaSettings.load(None, trace_headers="größe, a b").trace_headers == ("größe", "a b")
+
+
 def test_settings_that_erasing_allows() -> None:
     assert KafkaSettings().erase_hours is None and KafkaSettings(erase_hours=24).erase_hours == 24
     assert KafkaSettings(erase_hours=1).fingerprint == KafkaSettings().fingerprint

@@ -58,6 +58,8 @@ def test_backups_during_writes_are_the_index_at_a_commit(tmp_path: Path) -> None
             folders.append(Path(answer["folder"]))
             seqs.append(answer["next_seq"])
         writing.join()
+        misspelt = serving.client.post("/v1/backups", headers=JSON, json={"nmae": "b0"})
+        assert (misspelt.status_code, misspelt.json()["field"]) == (422, "nmae")
         again = serving.client.post("/v1/backups", headers=JSON, json={"name": "b0"})
         assert (again.status_code, again.json()["code"]) == (409, "backup_exists")
     model = verdicts(tmp_path / "model", documents)

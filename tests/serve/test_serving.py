@@ -204,6 +204,31 @@ def test_events_are_sent_once_and_from_the_last_position(served: Serving) -> Non
         assert next(event for event in events(answer.iter_lines()) if "event" in event)["event"] == "pair"
 
 
+@pytest.mark.parametrize(
+    ("request_of", "field", "said"),
+    [
+        ("DELETE /v1/documents/q1?idtype=json", "idtype", "did you mean id_type?"),
+        ("DELETE /v1/documents/q1?id_type=text&id_type=json", "id_type", "give it once"),
+        ("DELETE /v1/documents/q1?durable=false&durable=false", "durable", "give it once"),
+        ("DELETE /v1/documents/q1?cascade", "cascade", "leave it out"),
+        ("POST /v1/deletions?id_type=json", "id_type", "leave it out"),
+        ("POST /v1/documents?durible=false", "durible", "did you mean durable?"),
+        ("POST /v1/alerts/test?webhok=desk", "webhok", "did you mean webhook?"),
+        ("POST /v1/webhooks/desk/resend?durable=true", "durable", "leave it out"),
+        ("POST /v1/backups?name=monday", "name", "leave it out"),
+    ],
+)
+def test_a_write_refuses_parameters_that_it_does_not_have(
+    served: Serving, request_of: str, field: str, said: str
+) -> None:
+    served.add({"id": "q1", "text": text("q1"), "ts": 1})
+    before = served.client.get("/v1/stats").json()["index"]["next_seq"]
+    found = problem(served.client.request(*request_of.split(), headers=NDJSON, content=b'"q1"\n'), 422)
+    assert found["field"] == field and found["detail"].startswith(f"{field}: ") and said in found["detail"]
+    assert served.client.get("/v1/stats").json()["index"]["next_seq"] == before
+    assert served.client.get("/v1/documents/q1?unknown=1").status_code == 200  # a read ignores it
+
+
 def test_what_is_wrong_is_a_problem_with_its_name(served: Serving) -> None:
     post = served.client.post
     assert problem(post("/v1/documents", content=b"{}"), 415)["field"] == "Content-Type"

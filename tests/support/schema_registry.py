@@ -15,6 +15,8 @@ from support.listening import Quiet
 CRIME: dict[str, Any] = {
     "redirect": (302, b""), "failure": (500, b"{}"), "page": (200, b"<html>"), "list": (200, b"[]"),
     "number": (200, b'{"schema":1}'), "login": (401, b'{"message":"no"}'), "busy": (429, b""),
+    "no page": (404, b"<html>"), "no path": (404, b'{"error_code":404,"message":"HTTP 404 Not Found"}'),
+    "no object": (404, b"[40403]"), "no code": (404, b'{"error_code":[]}'),
 }  # fmt: skip
 """Answers that are no schema, by the value of `Server.crime`. Besides: "endless", "slow", "silent", "drip"."""
 

@@ -15,6 +15,12 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 READ_SECONDS, WHOLE_SECONDS = 5.0, 15.0  # for a part of an answer, and for a whole answer
 MOST_BYTES = 4 << 20
+NOT_FOUND = 40401, 40402, 40403
+"""Error codes of a 404: no such subject, version, schema. Confluent's registry has 404 for a wrong path."""
+_HINTS = {
+    401: "; check registry_username and registry_password", 403: "; its user may not read schemas",
+    404: " and no error code of a Schema Registry; check the path in registry_url",
+}  # fmt: skip
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -71,15 +77,14 @@ class Client:
             raise Absent(f"{where} cannot be read: {type(error).__name__} {error}".rstrip()) from None
         finally:
             late.cancel()
-        if status == 404:
-            raise Unknown
-        if status != 200:
-            hint = {401: "; check registry_username and registry_password", 403: "; its user may not read schemas"}
-            raise Absent(f"{where} answers with status {status}{hint.get(status, '')}")
         try:
             found = orjson.loads(body)
         except orjson.JSONDecodeError:
             found = None
+        if status == 404 and isinstance(found, dict) and found.get("error_code") in NOT_FOUND:
+            raise Unknown
+        if status != 200:
+            raise Absent(f"{where} answers with status {status}{_HINTS.get(status, '')}")
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise Absent(f"{where} answers with something that is no schema; registry_url may be another service")
         return found
