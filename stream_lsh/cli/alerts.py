@@ -18,6 +18,7 @@ from stream_lsh.cli.options import (
     KAFKA,
     KAFKA_SECTIONS,
     PATH,
+    config_of,
     index_option,
     json_option,
     load_settings,
@@ -26,6 +27,7 @@ from stream_lsh.cli.options import (
     settings_options,
 )
 from stream_lsh.documents.times import moment
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
@@ -169,12 +171,17 @@ def send(
     secret = None if secret_env is None else variable(f"--secret-env {secret_env}", secret_env).encode()
     webhook = Webhook(str(address), secret, timeout)
     name = "alerts" if alerts is None else str(alerts)
-    dead_letters = dead_letters or Path(name + ".dead-letters")
+    dead_letters, position = dead_letters or Path(name + ".dead-letters"), position or Path(name + ".sent")
+    written = {"--dead-letters": dead_letters, **({} if alerts is None else {"--position": position})}
+    check_outputs(
+        {flag: str(path) for flag, path in written.items()}, [] if alerts is None else [str(alerts)],
+        read={"--config": config_of(context)},
+    )  # fmt: skip
     courier = Courier(webhook, dead_letters, attempts, (lambda _: None) if quiet else complain)
     if alerts is None:
         _send_from_kafka(load_settings(context, KafkaSettings), receiver or RECEIVER, courier, until_end=until_end)
     else:
-        _send_from_file(alerts, position or Path(name + ".sent"), courier, until_end=until_end)
+        _send_from_file(alerts, position, courier, until_end=until_end)
     if not quiet:
         sent = courier.sent
         complain(f"{count(sent.taken, 'alert')} sent to {webhook.name}, {count(sent.dead_letters, 'dead letter')}")
@@ -199,9 +206,7 @@ def resend(webhook: str, folder: Path) -> None:
 
 def _send_from_file(alerts: Path, position: Path, courier: Courier, *, until_end: bool) -> None:
     from stream_lsh.embedded import sending
-    from stream_lsh.embedded.outputs import check_distinct
 
-    check_distinct({"--position": str(position), "--dead-letters": str(courier.dead_letters)}, [str(alerts)])
     with sending.Journal(position) as journal:
         sending.send(alerts, courier, journal, until_end=until_end)
 

@@ -13,6 +13,7 @@ from stream_lsh.audit.figures import FIGURES, Condition
 from stream_lsh.cli.group import Command
 from stream_lsh.cli.options import FILE, OUTPUTS, index_option, json_option, option
 from stream_lsh.cli.stored import stored_settings
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import OutputError, StreamLshError
 from stream_lsh.wording import count, percent
 
@@ -59,6 +60,8 @@ def audit(
     fail_if: tuple[str, ...],
 ) -> None:  # fmt: skip
     conditions = [Condition.of(text) for text in fail_if]
+    if html is not None:
+        check_outputs({"--html": str(html)}, folder=folder, read={"--labels": labels, "--verdicts": verdicts})
     settings = stored_settings(folder)
 
     from stream_lsh.audit import html as page  # here, because they take numba and RocksDB with them

@@ -18,6 +18,7 @@ from stream_lsh.cli.image import check_plot
 from stream_lsh.cli.options import FILE, GROUPS, OUTPUTS, index_option, json_option, option
 from stream_lsh.cli.rows import print_rows
 from stream_lsh.documents.times import UNITS
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import UsageError
 from stream_lsh.wording import count
 
@@ -99,6 +100,7 @@ def show_groups(
         if group is None:
             raise UsageError("--plot draws one group: name it by its number")
         check_plot(plot)
+        check_outputs({"--plot": str(plot)}, folder=folder)
     lines = as_json or not sys.stdout.isatty()
     if group is not None:
         _show_one(folder, group, limit, plot, lines=lines)

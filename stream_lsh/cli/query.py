@@ -70,8 +70,9 @@ def query_options() -> list[Option]:
         ),
         option(
             OUTPUTS, "--output FILE",
-            "with --input, file for the verdicts; an existing file is replaced; default: standard output",
+            "with --input, file for the verdicts; default: standard output",
         ),
+        option(OUTPUTS, "--overwrite", "replace the file of --output if it is there"),
         json_option(),
         quiet_option(),
     ]  # fmt: skip
@@ -105,13 +106,14 @@ def query(
     within: tuple[str, ...],
     inputs: tuple[str, ...],
     output: str | None,
+    overwrite: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
     check_options(text, inputs, output, within, least)
     given = {} if top is None else {"max_matches": top}
     if text is None:
-        query_documents(chosen_inputs(inputs, ""), output or STANDARD, folder, given, quiet)
+        query_documents(chosen_inputs(inputs, ""), output or STANDARD, folder, given, quiet, overwrite=overwrite)
     else:
         found = query_text(text, values_of(within), folder, given, least, as_json=as_json, quiet=quiet)
         context.exit(0 if found else NOTHING)
@@ -131,14 +133,17 @@ def check_options(
         raise UsageError("--threshold is for TEXT; the verdicts of --input are those of the index and its threshold")
 
 
-def query_documents(inputs: Sequence[str], output: str, folder: Path, given: Mapping[str, Any], quiet: bool) -> None:
-    """The verdicts on the documents of some inputs, with progress and summary on standard error."""
+def query_documents(
+    inputs: Sequence[str], output: str, folder: Path, given: Mapping[str, Any], quiet: bool, *, overwrite: bool
+) -> None:  # fmt: skip
+    """The verdicts on the documents of some inputs, with progress and summary on standard error. overwrite: replace a
+    file that is there."""
     settings = stored_settings(folder, **given)
 
     from stream_lsh.embedded.querying import query  # here, because it takes numba and RocksDB with it
 
     with progress_display(quiet=quiet, writes_standard_output=output == STANDARD) as progress:
-        summary = query(settings, inputs, output, folder, progress)
+        summary = query(settings, inputs, output, folder, progress, overwrite=overwrite)
     if not quiet:
         lines = summary_lines(summary, max_matches=settings.max_matches, dead_letters=None, queried=True)
         complain("\n  ".join(lines))

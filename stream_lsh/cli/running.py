@@ -17,6 +17,7 @@ from stream_lsh.cli.options import (
     RUNNING,
     SECTIONS,
     SIMILARITY,
+    config_of,
     config_option,
     groups_options,
     index_option,
@@ -31,7 +32,7 @@ from stream_lsh.cli.rejected import Share, check_rejected
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.cli.webfeeds import FIELDS, chosen_feeds, feed_options
-from stream_lsh.embedded.outputs import check_distinct
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import UsageError
 
 ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these are the pairs with kept documents only"
@@ -86,7 +87,8 @@ def run_job(
     asking = bool(given.get("feeds"))
     inputs = chosen_inputs(given["inputs"], example) if given["inputs"] or not asking else []
     named = [*inputs, *([str(given["feed_log"])] if given.get("feed_log") is not None else [])]
-    outputs = chosen_outputs(given, standard, named)
+    read = {"--config": config_of(context), "--rules": given.get("rules")}
+    outputs = chosen_outputs(given, standard, named, read)
     fields = FIELDS if asking and not inputs else {"source_field": FIELDS["source_field"]} if asking else {}
     folder: Path | None = given["folder"]
     set_resumes(context, folder)
@@ -137,11 +139,17 @@ def chosen_inputs(inputs: Sequence[str], example: str) -> list[str]:
     return list(inputs)
 
 
-def chosen_outputs(given: Mapping[str, str | None], standard: str, inputs: Sequence[str]) -> dict[str, str]:
+def chosen_outputs(
+    given: Mapping[str, Any],
+    standard: str,
+    inputs: Sequence[str],
+    read: Mapping[str, Path | None] = MappingProxyType({}),
+) -> dict[str, str]:
     """The path of each output. `standard` is written to standard output unless it has a path or another output is `-`.
+    read: files by the options that name them.
 
     Raises:
-        UsageError: two outputs in one place, or an output over an input.
+        UsageError: two outputs in one place, or an output over what is read, or in an index.
     """
     outputs = {name: path for name in OUTPUTS if (path := given.get(name)) is not None}
     if standard not in outputs and STANDARD not in outputs.values():
@@ -150,5 +158,5 @@ def chosen_outputs(given: Mapping[str, str | None], standard: str, inputs: Seque
     for flag, path in flags.items():
         if not path:
             raise UsageError(f"{flag} is empty; give a file, or - for standard output")
-    check_distinct(flags, inputs)
+    check_outputs(flags, inputs, folder=given.get("folder"), read=read)
     return outputs

@@ -14,6 +14,7 @@ from stream_lsh.cli.group import OPTIONS, Command, Group, Option
 from stream_lsh.cli.options import FILE, json_option, option
 from stream_lsh.cli.rows import print_rows
 from stream_lsh.documents.times import milliseconds, moment, seconds_of
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import UsageError
 from stream_lsh.serve.tokens import PERMISSIONS, Permission, Token, read_tokens
 
@@ -76,6 +77,7 @@ another one.""",
 @click.argument("name")
 def add(name: str, path: Path, permissions: tuple[Permission, ...], expires: float | None) -> None:
     require("serve token", "serve", TOKEN_PACKAGES)
+    check_outputs({"--token-file": str(path)})
     from stream_lsh.serve.token_file import add_token
 
     secret = add_token(path, name, permissions, expires)

@@ -16,8 +16,9 @@ from stream_lsh.cli import tune_bands, tune_containment
 from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import FILE, json_option, load_settings, option, settings_options
+from stream_lsh.cli.options import FILE, config_of, json_option, load_settings, option, settings_options
 from stream_lsh.cli.tune_sample import draw
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.families.measure import unused
 from stream_lsh.settings.model import Settings
@@ -85,6 +86,8 @@ def tune(
     settings = load_settings(context)
     if write is not None and write.exists():
         raise OutputError(f"--write {write}: this file exists; name a new one")
+    named = {flag: str(path) for flag, path in (("--plot", plot), ("--write", write)) if path is not None}
+    check_outputs(named, inputs, read={"--config": config_of(context)})
     if settings.measure == "tf-idf":
         _tune_stories(settings, inputs, plot, write, as_json)
     else:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.options import FILE, option
+from stream_lsh.cli.options import CONFIG_FILE, FILE, option
 from stream_lsh.documents.times import seconds_of
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def chosen_feeds(given: dict[str, Any], *, versions: bool) -> WebFeeds | None:
         return None
     if given["feed_log"] is None:
         raise UsageError("--feed needs --feed-log FILE, to which new entries are appended")
+    read = {"--config": given.get("config") or CONFIG_FILE, "--rules": given.get("rules")}
+    check_outputs({"--feed-log": str(given["feed_log"])}, folder=given.get("folder"), read=read)
     every = _seconds("--every", given["every"]) if given["every"] is not None else None
     retention = _seconds("--feed-retention", given["feed_retention"] or RETENTION)
     if every is not None and retention < 2 * every:

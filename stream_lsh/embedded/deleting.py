@@ -13,6 +13,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import ENDING_SECONDS, erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import PlaceOf, Sink, removals
 from stream_lsh.embedded.source_positions import SourcePositions
@@ -40,6 +41,8 @@ def delete(
     Raises:
         StreamLshError: ids reported before it are deleted. The same holds for KeyboardInterrupt.
     """
+    outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
+    check_outputs({f"--{name}": path for name, path in outputs.items()}, folder=folder)
     with ExitStack() as stack:
         prepare()
         index = Index(Settings(erase_hours=erase_hours), folder, now=time.time(), clock=time.monotonic)
@@ -52,7 +55,6 @@ def delete(
         engine = Engine(index, opened(index, False, None))
         if engine.groups is None and groups is not None:
             raise StoreError(NO_GROUPS.format(folder))
-        outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
         sink = Sink.of(outputs, engine.job["outputs"], bool(engine.job["open"]), folder, index.settings.verify)
         stack.callback(sink.close)
         iterator, place_of = iter(ids), SourcePositions(index).of

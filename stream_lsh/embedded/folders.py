@@ -15,6 +15,7 @@ from stream_lsh.embedded.inputs import Input, InputIdentity, LineRange
 from stream_lsh.embedded.lines import Line, Lines
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.index.segments.segment import FOLDER
+from stream_lsh.index.store.files import is_index
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -146,11 +147,6 @@ class FolderInput(Input):
         except UnicodeDecodeError as error:
             return data, size, Rejection("not_utf8", f"byte {error.start + 1} of the file {path} is not UTF-8")
         return json_line({"id": path, "text": text}), size, None
-
-
-def is_index(folder: Path) -> bool:
-    """Whether there is an index in a folder."""
-    return (folder / "db" / "CURRENT").exists()
 
 
 def index_at(path: Path) -> Path | None:

@@ -17,7 +17,7 @@ from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.last_choice import LastChoice, write_again
 from stream_lsh.embedded.lines import Batch
-from stream_lsh.embedded.outputs import check_distinct
+from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.published import published
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, InputCount, Progress, Rejected, Summary, WindowReport
@@ -77,6 +77,8 @@ class Job:
             StreamLshError: with everything before the error written and committed; likewise KeyboardInterrupt and
                 BrokenPipeError.
         """
+        flags = {f"--{name.replace('_', '-')}": path for name, path in self.outputs.items()}
+        check_outputs(flags, map(str, self.inputs), folder=self.folder)
         if self.folder is not None:
             return self._run(self.folder, progress)
         with temporary_folder() as folder:
@@ -104,9 +106,6 @@ class Job:
             lines = not self.final  # `unique` also has lines about documents that are not kept any more
             schema = schema_of(
                 outputs, inputs, updates=lines and engine.settings.updates, supersedes=lines and keep != "first"
-            )
-            check_distinct(
-                {f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, map(str, self.inputs)
             )
             journal = Journal(index) if persistent or self.final else None
             final = LastChoice(outputs, engine, feed.sources, overwrite=self.overwrite) if self.final else None

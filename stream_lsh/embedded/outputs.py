@@ -11,13 +11,13 @@ import os
 import select
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
 
-from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.errors import OutputError
 from stream_lsh.index.store.files import sync_folder
 
 FRAME_BYTES = 256 * 1024
@@ -287,17 +287,17 @@ def is_there(path: str, state: OutputState, *, strict: bool = True) -> bool:
 
 def file_at(path: str) -> tuple[int, int] | None:
     """Device and inode of a regular file (`-`: standard output), None if it is no such file, or there is none."""
-    status = _status(path, STANDARD_OUTPUT)
+    status = status_of(path, STANDARD_OUTPUT)
     return (status.st_dev, status.st_ino) if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
 def is_nowhere(path: str) -> bool:
     """Whether a file (`-`: standard output) discards what is written: /dev/null."""
-    status = _status(path, STANDARD_OUTPUT)
+    status = status_of(path, STANDARD_OUTPUT)
     return status is not None and stat.S_ISCHR(status.st_mode) and status.st_rdev == Path(os.devnull).stat().st_rdev
 
 
-def _status(path: str, standard: int) -> os.stat_result | None:
+def status_of(path: str, standard: int) -> os.stat_result | None:
     """That of a file (`-`: of a descriptor), None if there is none."""
     with contextlib.suppress(OSError, ValueError):
         return os.fstat(standard) if path == STANDARD else Path(path).stat()
@@ -333,34 +333,6 @@ _BY_SUFFIX: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lambda data: lzma.compress(data, lzma.FORMAT_XZ, preset=2),
     ".zst": lambda data: zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data),
 }
-
-
-def check_distinct(outputs: Mapping[str, str], inputs: Iterable[str] = ()) -> None:
-    """Raises UsageError if two outputs (option -> path, `-` = standard output) are one file, or one is an input."""
-    seen: dict[tuple[object, ...], str] = {}
-    for path in inputs:
-        for key in _keys(path, 0):
-            seen[key] = f"the input {path}"
-    for option, path in outputs.items():
-        for key in _keys(path, STANDARD_OUTPUT):
-            if (other := seen.get(key)) is not None:
-                what = "standard output" if path == STANDARD else path
-                raise UsageError(f"{option} and {other} are the same file, {what}: give each a file of its own.")
-        for key in _keys(path, STANDARD_OUTPUT):
-            seen[key] = option
-
-
-def _keys(path: str, standard: int) -> list[tuple[object, ...]]:
-    """What identifies the file a path means; nothing for devices, which may be shared."""
-    keys: list[tuple[object, ...]] = []
-    status = _status(path, standard)
-    if status is not None and (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
-        keys.append((status.st_dev, status.st_ino))
-    if path == "-" and standard == STANDARD_OUTPUT:
-        keys.append(("-",))
-    elif path != "-" and (status is None or stat.S_ISREG(status.st_mode)):
-        keys.append((os.path.realpath(path),))
-    return keys
 
 
 def _check_length(name: str, descriptor: int, state: OutputState) -> None:

@@ -14,7 +14,8 @@ from stream_lsh.documents.columns import Position, Rejection
 from stream_lsh.embedded.engine import checked
 from stream_lsh.embedded.feed import open_input, total_bytes
 from stream_lsh.embedded.lines import Batch
-from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct
+from stream_lsh.embedded.output_paths import check_outputs
+from stream_lsh.embedded.outputs import STANDARD, Output, check_free
 from stream_lsh.embedded.pipeline import chain
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
@@ -33,17 +34,20 @@ def query(
     output: str,
     folder: Path,
     progress: Callable[[Progress], None] = lambda _: None,
+    *,
+    overwrite: bool = False,
 ) -> Summary:
     """Write a verdict for every document of the inputs, in their order, a line each; they are not compared with each
     other. The index is seen as it was committed last; another process may be writing to it.
 
     Args:
         settings: what is not given is the index's own. inputs: files, folders or "-". output: a file, or "-".
+        overwrite: replace a file that is there.
 
     Raises:
         StreamLshError: with the verdicts before the error written; likewise KeyboardInterrupt and BrokenPipeError.
     """
-    check_distinct({"--output": output}, inputs)
+    check_output(output, inputs, folder, overwrite=overwrite)
     prepare(settings)
     index = Index(settings, folder, read_only=True)
     try:
@@ -52,10 +56,23 @@ def query(
         index.close()
 
 
+def check_output(
+    output: str, inputs: Sequence[str], folder: Path, *, overwrite: bool, config: Path | None = None
+) -> None:  # fmt: skip
+    """Check where the verdicts go, before anything is done. folder: of the index. config: the file of the settings.
+
+    Raises:
+        UsageError: it is a file that is read, or in an index. OutputError: a file is there that is to be kept.
+    """
+    check_outputs({"--output": output}, inputs, folder=folder, read={"--config": config})
+    if output != STANDARD:
+        check_free(output, overwrite)
+
+
 def query_with(
     index: IndexReader, inputs: Sequence[str], output: str, progress: Callable[[Progress], None]
 ) -> Summary:  # fmt: skip
-    """`query` with an open index."""
+    """`query` with an open index, after `check_output`."""
     own = index.settings
     time = own.time_field if own.on_conflict == "update" else None  # which may make a document outdated
     named = own.source_field if own.keep_per is not None else None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Judged
 from stream_lsh.embedded.lines import Batch, Lines
-from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct, file_at
+from stream_lsh.embedded.outputs import STANDARD, Output, file_at
 from stream_lsh.embedded.table_input import Rows, taken
 from stream_lsh.embedded.table_output import TableOutput
 from stream_lsh.embedded.targets import Target, packed, place_of, targets_of
@@ -58,8 +58,7 @@ class Sink:
     def of(
         cls, paths: Mapping[str, str], known: Mapping[str, Any], resuming: bool, folder: Path, verified: str
     ) -> Sink:
-        """The outputs of an index that is not fed."""
-        check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()})
+        """The outputs of an index that is not fed, after `check_outputs`."""
         return cls(targets_of(paths, known, folder, overwrite=False), known, resuming, folder, verified)
 
     @property

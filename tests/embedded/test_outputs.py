@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_lsh.embedded import outputs
-from stream_lsh.embedded.outputs import FRAME_BYTES, Output, OutputState, check_distinct, is_there
+from stream_lsh.embedded.output_paths import check_outputs
+from stream_lsh.embedded.outputs import FRAME_BYTES, Output, OutputState, is_there
 from stream_lsh.errors import OutputError, UsageError
 
 
@@ -299,13 +300,13 @@ def test_two_outputs_to_one_file(tmp_path: Path) -> None:
     a = str(tmp_path / "a")
     for other in (a, str(tmp_path / "link"), str(tmp_path / "hard"), str(tmp_path / "sub" / ".." / "a")):
         with pytest.raises(UsageError, match=r"--pairs.*--unique"):
-            check_distinct({"--unique": a, "--pairs": other})
+            check_outputs({"--unique": a, "--pairs": other})
     new = str(tmp_path / "new")
     with pytest.raises(UsageError):
-        check_distinct({"--unique": new, "--pairs": str(tmp_path / "sub" / ".." / "new")})
+        check_outputs({"--unique": new, "--pairs": str(tmp_path / "sub" / ".." / "new")})
     with pytest.raises(UsageError):
-        check_distinct({"--unique": "-", "--pairs": "-"})
+        check_outputs({"--unique": "-", "--pairs": "-"})
     with pytest.raises(UsageError, match="the input"):
-        check_distinct({"--unique": a}, inputs=["-", str(tmp_path / "link")])
-    check_distinct({"--unique": a, "--pairs": new, "--verdicts": "-"}, inputs=["-", "missing"])
-    check_distinct({"--unique": "/dev/null", "--pairs": "/dev/null"})
+        check_outputs({"--unique": a}, inputs=["-", str(tmp_path / "link")])
+    check_outputs({"--unique": a, "--pairs": new, "--verdicts": "-"}, inputs=["-", "missing"])
+    check_outputs({"--unique": "/dev/null", "--pairs": "/dev/null"})

@@ -10,7 +10,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
-from stream_lsh.cli.options import index_option
+from stream_lsh.cli.options import config_of, index_option
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.query import (
     NOTHING,
@@ -51,7 +51,8 @@ Everything else is as in `stream-lsh query`.""",
 @click.pass_context
 def query(
     context: click.Context, /, settings: KafkaSettings, text: str | None, folder: Path, least: float | None,
-    top: int | None, within: tuple[str, ...], inputs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool,
+    top: int | None, within: tuple[str, ...], inputs: tuple[str, ...], output: str | None, overwrite: bool,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     check_options(text, inputs, output, within, least)
     settings = settings if top is None else settings.model_copy(update={"max_matches": top})
@@ -64,13 +65,14 @@ def query(
     from stream_lsh.api.questions import asked as documents_of
     from stream_lsh.api.questions import similar
     from stream_lsh.embedded.preparation import prepare
-    from stream_lsh.embedded.querying import query_with
+    from stream_lsh.embedded.querying import check_output, query_with
     from stream_lsh.index.reader import IndexReader
     from stream_lsh.kafka.lookup.lookup import ask_once
 
+    chosen, target = chosen_inputs(inputs, "") if text is None else [], output or STANDARD
+    check_output(target, chosen, folder, overwrite=overwrite, config=config_of(context))
     prepare(settings)
     if text is None:
-        chosen, target = chosen_inputs(inputs, ""), output or STANDARD
         with progress_display(quiet=quiet, writes_standard_output=target == STANDARD) as progress:
             summary, as_of = asyncio.run(
                 ask_once(settings, folder, lambda reader: query_with(reader, chosen, target, progress))

@@ -15,6 +15,13 @@ _BLOCK = 1 << 20
 _MOST_FILES = 1 << 16
 
 
+def is_index(folder: Path) -> bool:
+    """Whether there is an index in a folder."""
+    with suppress(PermissionError):
+        return (folder / "db" / "CURRENT").exists()
+    return False
+
+
 def disk_bytes(folder: Path) -> int:
     """Bytes that a folder's files take. The folder may be in use: files renamed or deleted meanwhile are not
     counted."""
