@@ -107,7 +107,7 @@ def test_properties_of_http_models_are_defined() -> None:
 
 
 def written(module: str) -> set[str]:
-    """The keys of the dicts that a module writes as literals; of an f-string none."""
+    """The keys of the dicts that a module writes as literals, but for options; of an f-string none."""
     names: set[str] = set()
     for node in ast.walk(ast.parse((PACKAGE / module).read_text(encoding="utf-8"))):
         keys = node.keys if isinstance(node, ast.Dict) else []
@@ -116,7 +116,7 @@ def written(module: str) -> set[str]:
         for key in keys:
             parts = (key.body, key.orelse) if isinstance(key, ast.IfExp) else (key,)
             names |= {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
-    return names
+    return {name for name in names if not name.startswith("--")}
 
 
 def fields_of(kind: Any) -> Iterator[str]:
