@@ -6,6 +6,8 @@ same question. All pairs count, so that the order does not (`--compare-with all`
 
 A call: an agent checks a note and adds it, at a rate, over the protocol, with a number of notes in the index. The
 answer to `add` waits for the disk. The time is that of the server and the pipes: the agent's own client comes on top.
+
+Beside it, what a program would do in its own memory, without an index: compare each note with all earlier ones.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import combinations
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from rapidfuzz import fuzz, process
 
 from bench import report
 from bench.corpora import corpus, unpack
@@ -113,11 +116,45 @@ def calls(notes: Sequence[str], before: int, rate: float) -> list[dict[str, Any]
             for i, text in enumerate(notes[before:]):
                 time.sleep(max(0.0, begin + i / rate - time.perf_counter()))
                 took.append((agent.call("check", text), agent.call("add", text)))
-    times = 1000 * np.array(took[len(took) // 10 :])  # without the first calls, which warm the caches
+    times = np.array(took[len(took) // 10 :])  # without the first calls, which warm the caches
+    columns = {"check": times[:, 0], "add": times[:, 1], "check and add": times.sum(axis=1)}
+    return [_quantiles(name, values) for name, values in columns.items()]
+
+
+def _quantiles(name: str, seconds: Any) -> dict[str, Any]:
+    p50, p99 = (1000 * np.quantile(seconds, [0.5, 0.99])).tolist()
+    return {"call": name, "p50": p50, "p99": p99, "max": 1000 * float(np.max(seconds))}
+
+
+def comparisons(notes: Sequence[str], before: int) -> list[dict[str, Any]]:
+    """Rows: the same of a program that compares each note with all earlier ones, in memory, and stores nothing."""
+    threshold = float(FOR_NOTES["threshold"])
+
+    def shingles(note: str) -> frozenset[str]:
+        small = note.lower()
+        return frozenset(small[at : at + 3] for at in range(max(1, len(small) - 2)))
+
+    def jaccard(note: str, earlier: list[frozenset[str]]) -> None:
+        own = shingles(note)
+        [other for other in earlier if len(own & other) >= threshold * len(own | other)]
+        earlier.append(own)
+
+    def ratio(note: str, earlier: list[str]) -> None:
+        process.extract(note, earlier, scorer=fuzz.ratio, score_cutoff=100 * threshold, limit=None)
+        earlier.append(note)
+
+    ways: dict[str, tuple[Callable[[str, Any], None], list[Any]]] = {
+        "all earlier notes: Jaccard of Python sets": (jaccard, list(map(shingles, notes[:before]))),
+        "all earlier notes: `rapidfuzz`, ratio": (ratio, list(notes[:before])),
+    }
     rows = []
-    for name, values in (("check", times[:, 0]), ("add", times[:, 1]), ("check and add", times.sum(axis=1))):
-        p50, p99 = np.quantile(values, [0.5, 0.99]).tolist()
-        rows.append({"call": name, "p50": p50, "p99": p99, "max": float(values.max())})
+    for name, (compare, earlier) in ways.items():
+        took = list[float]()
+        for note in notes[before:]:
+            begin = time.perf_counter()
+            compare(note, earlier)
+            took.append(time.perf_counter() - begin)
+        rows.append(_quantiles(name, took))
     return rows
 
 
@@ -126,6 +163,7 @@ def main() -> None:
     parser.add_argument("--before", type=int, default=20_000, help="notes in the index (%(default)s)")
     parser.add_argument("--calls", type=int, default=3000, help="calls (%(default)s)")
     parser.add_argument("--rate", type=float, default=100, help="calls a second (%(default)s)")
+    parser.add_argument("--comparisons", type=int, default=200, help="notes compared with all (%(default)s)")
     given: argparse.Namespace = parser.parse_args()
     where = report.environment()
     headlines, answers = (
@@ -143,6 +181,7 @@ def main() -> None:
             orjson.loads(line)["title"] for _, line in zip(range(given.before + given.calls), lines, strict=False)
         ]
     times = calls(titles, given.before, given.rate)
+    times += comparisons(titles[: given.before + given.comparisons], given.before)
     print(f"{report.table(QUALITY, rows)}\n\n{report.table(CALLS, times)}")
     texts = [report.table(QUALITY, rows, markdown=True), report.table(CALLS, times, markdown=True)]
     report.write(given.out, "notes", where, [*rows, *times], "\n\n".join(texts))
