@@ -22,7 +22,7 @@ LAYERS = (
     ("index.kernel",),
     ("index.segments",),
     ("index.shard",),
-    ("index.evidence", "index.source_positions", "index.erasure", "index.batch_run"),
+    ("index.evidence", "index.source_positions", "index.erasure", "index.batch_run", "index.represented"),
     ("index.reader",),
     ("index.index",),
     ("index.comparison",),

@@ -18,10 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.audit.rows import KEPT, ranks
+from stream_lsh.audit.superseded import pairs_of
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded.group_store import FACT, FIRST_MEMBER, MEMBER, decoded, group_of, members_key, row
+from stream_lsh.embedded.group_store import (
+    FACT,
+    FIRST_MEMBER,
+    MEMBER,
+    decoded,
+    group_of,
+    member_removals,
+    members_key,
+    row,
+)
 from stream_lsh.embedded.pending import Readable
 from stream_lsh.index.store.rocksdb import FIRST_MEMBERS, MEMBERS, Store
+from stream_lsh.judging.verdicts import Kind
 
 HOUR = 3_600_000
 MOST_SOURCES = 1 << 18  # whose documents are counted apart
@@ -82,21 +93,29 @@ class Groups:
         return sorted(found, key=lambda one: (-one[0], *one[1:]))
 
 
-def read_groups(store: Store, states: NDArray[np.uint8]) -> Groups | None:
-    """Read all groups of an index; None if it keeps none. states: of `Rows`."""
+def read_groups(store: Store, states: NDArray[np.uint8], superseded: NDArray[np.void]) -> Groups | None:
+    """Read all groups of an index; None if it keeps none. states: of `Rows`. superseded: of `read_superseded`."""
     fact = store.named(FACT)
     if fact is None:
         return None
-    found = Groups(fact["source_field"])
+    found, replaced = Groups(fact["source_field"]), dict[int, list[tuple[int, bytes]]]()
     for _, value in store.scan(FIRST_MEMBERS):
         members, sources = decoded(value, FIRST_MEMBER, "source")
-        live = np.flatnonzero(_states_of(states, members["seq"]) == KEPT)
-        found.count(found.kept, (sources[i] for i in live.tolist()))
+        now = _states_of(states, members["seq"])
+        found.count(found.kept, (sources[i] for i in np.flatnonzero(now == KEPT).tolist()))
+        for i in np.flatnonzero(now > KEPT).tolist():
+            (pair,) = pairs_of(superseded, members["seq"][i : i + 1])
+            if pair["by"] >= 0:
+                replaced.setdefault(int(pair["group"]), []).append((int(members["time"][i]), sources[i]))
     for group, values in groupby(store.scan(MEMBERS), key=lambda item: group_of(item[0])):
-        times, counts = list[NDArray[np.int64]](), Counter[bytes]()
+        late = replaced.get(group, [])
+        times = [np.array([time for time, _ in late], np.int64)]
+        counts = found.count(found.dropped, (source for _, source in late))
         for _, value in values:
             members, _, sources = decoded(value, MEMBER, "id", "source")
-            live = np.flatnonzero(_states_of(states, members["seq"]) > KEPT)
+            now, was_kept = _states_of(states, members["seq"]), members["kind"] == np.uint8(Kind.UNIQUE)
+            found.count(found.kept, (sources[i] for i in np.flatnonzero((now == KEPT) & ~was_kept).tolist()))
+            live = np.flatnonzero((now > KEPT) & ~was_kept)
             times.append(members["time"][live])
             counts.update(found.count(found.dropped, (sources[i] for i in live.tolist())))
         if counts:
@@ -135,14 +154,18 @@ def leading(heap: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def drops_of(
-    store: Readable, states: NDArray[np.uint8], group: int, most: int
+    store: Store, states: NDArray[np.uint8], superseded: NDArray[np.void], group: int, most: int
 ) -> tuple[list[bytes], NDArray[np.float64]]:
     """The ids of at most `most` random live drops of a group, and the similarities of all, ascending."""
-    chosen: list[tuple[float, bytes]] = []
-    similarities = [np.empty(0)]
+    kept = member_removals(store, group).kept
+    late = superseded[(superseded["group"] == group) & (_states_of(states, superseded["seq"]) > KEPT)]
+    ids_of = [kept.get(seq, b"null") for seq in late["seq"].tolist()]
+    chosen = heapq.nsmallest(most, zip(ranks(late["seq"]).tolist(), ids_of, strict=True))
+    similarities = [late["similarity"]]
     for _, value in store.scan(members_key(group, 0)[:9]):
         members, ids, _ = decoded(value, MEMBER, "id", "source")
-        live = np.flatnonzero(_states_of(states, members["seq"]) > KEPT)
+        live = (_states_of(states, members["seq"]) > KEPT) & (members["kind"] != np.uint8(Kind.UNIQUE))
+        live = np.flatnonzero(live & ~np.isin(members["seq"], late["seq"]))
         similarities.append(members["similarity"][live])
         rank = ranks(members["seq"][live])
         lowest = np.argsort(rank)[:most].tolist()

@@ -67,25 +67,37 @@ class Documents:
     def drops(self, drops: NDArray[np.void]) -> list[dict[str, Any]]:
         """Drops (rows of DOCUMENT) with what they were dropped for."""
         places = list(zip(drops["shard"].tolist(), drops["row"].tolist(), strict=True))
-        others = [self.index.first_of(*place) for place in places]
+        superseding = zip(drops["by_shard"].tolist(), drops["by_row"].tolist(), strict=True)
+        others = [
+            self.index.id_of(*by) if by[1] >= 0 else self.index.first_of(*place)
+            for place, by in zip(places, superseding, strict=True)
+        ]  # fmt: skip
         known = dict(zip(others, self.of_ids(others), strict=True))
         found = []
         for (shard, row), other, drop in zip(places, others, drops, strict=True):
             newer = Found(shard, row, int(drop["seq"]), self.text(shard, row) if self.texts else None)
-            pair = self.pair(newer, self.index.id_of(shard, row), known[other], other, float(drop["similarity"]))
+            id, similarity, by = self.index.id_of(shard, row), float(drop["similarity"]), int(drop["by"])
+            pair = self.pair(newer, id, known[other], other, similarity, by)
             found.append({**pair, "kind": "exact_duplicate" if drop["kind"] == EXACT else "near_duplicate"})
         return found
 
-    def pair(self, newer: Found, id: bytes, older: Found | None, other: bytes, similarity: float) -> dict[str, Any]:
-        """Two documents side by side. An older document that was replaced or deleted since has no text here."""
+    def pair(
+        self, dropped: Found, id: bytes, kept: Found | None, other: bytes, similarity: float, by: int = -1
+    ) -> dict[str, Any]:
+        """Two documents side by side. A kept document that was replaced or deleted since has no text here.
+
+        Args:
+            by: number of the kept document if it came later and superseded the other, otherwise -1.
+        """
         shown: dict[str, Any] = {
-            "seq": newer.seq, "id": plain(id), "duplicate_of": plain(other), "similarity": similarity, "sides": None
+            "seq": dropped.seq, "id": plain(id), "duplicate_of": plain(other), "similarity": similarity,
+            "superseded": by >= 0, "sides": None,
         }  # fmt: skip
-        if older is None or older.seq > newer.seq:
-            return {**shown, "missing": "The earlier document was deleted or replaced, or it has left the window."}
-        if newer.text is None or older.text is None:
+        if kept is None or (kept.seq != by if by >= 0 else kept.seq > dropped.seq):
+            return {**shown, "missing": "The other document was deleted or replaced, or it has left the window."}
+        if dropped.text is None or kept.text is None:
             return {**shown, "missing": "The index does not store texts of this kind."}
-        one, two = (compared_part(self.index.settings, text) for text in (older.text, newer.text))
+        one, two = (compared_part(self.index.settings, text) for text in (kept.text, dropped.text))
         spans = compare(self.index.signer, one, two).spans if self.compared else None
         sides = [side(text, None if spans is None else spans[i]) for i, text in enumerate((one, two))]
         return {**shown, "sides": sides}

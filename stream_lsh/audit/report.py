@@ -43,7 +43,7 @@ def audit(
 
 def _report(index: Index, sample: int, labels: Labels, compared: Mapping[str, int] | None) -> dict[str, Any]:
     rows = read_rows(index, sample, labels)
-    groups = read_groups(index.store, rows.states)
+    groups = read_groups(index.store, rows.states, rows.superseded)
     documents, settings = Documents(index), index.settings
     samples = [
         [{**pair, "stratum": number} for pair in documents.drops(stratum.documents)]
@@ -74,7 +74,7 @@ def _report(index: Index, sample: int, labels: Labels, compared: Mapping[str, in
             "largest": list(shown_groups(index.store, groups.largest, "drops")),
             "fastest": list(shown_groups(index.store, groups.fastest, "drops_in_an_hour")),
         },
-        "shared_texts": [] if groups is None else list(shared_texts(documents, groups, rows.states)),
+        "shared_texts": [] if groups is None else list(shared_texts(documents, groups, rows.states, rows.superseded)),
         "thresholds": {
             "higher": [
                 {"threshold": threshold, "drops": rows.dropped - int(n), "fewer": int(n)}

@@ -12,9 +12,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.audit.superseded import pairs_of, read_superseded
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.index.index import Index
+from stream_lsh.index.represented import represented
+from stream_lsh.index.resolution import rows_superseded
 from stream_lsh.index.rows import layout
+from stream_lsh.index.rows.deleted_rows import MARK_DELETED, MARK_SUPERSEDED
 from stream_lsh.index.shard import Shard
 
 BLOCK = 16_384  # rows read together
@@ -25,8 +29,12 @@ KEPT, NEAR, EXACT = (int(kind) + 1 for kind in (layout.UNIQUE, layout.NEAR, layo
 STEPS = (1, 5, 15, 60, 180, 360, 720, 1440, 10_080, 40_320, 120_960, 483_840, 4_838_400)  # minutes of a bar
 MOST_BARS = 60
 DOCUMENT = np.dtype(
-    [("rank", "<f8"), ("seq", "<i8"), ("shard", "<i8"), ("row", "<i8"), ("similarity", "<f8"), ("kind", "u1")]
-)
+    [
+        ("rank", "<f8"), ("seq", "<i8"), ("shard", "<i8"), ("row", "<i8"), ("similarity", "<f8"), ("kind", "u1"),
+        ("text", "<u8"), ("by", "<i8"), ("by_shard", "<i8"), ("by_row", "<i8"),
+    ]
+)  # fmt: skip
+"""text: of the hash of its text. by, by_shard, by_row: the document that superseded it, or -1."""
 
 
 def ranks(seqs: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -92,9 +100,11 @@ class TimeBars:
 
 @dataclass
 class Rows:
-    """What the rows say.
+    """What the rows say. A superseded document is a drop. A dropped one that represents its group now is kept.
 
     Attributes:
+        superseded: rows of PAIR. Superseded documents that are not among them have no similarity, and are in the counts
+            only.
         states: uint8[n], by number of the document: KEPT, NEAR, EXACT, or 0.
         counts: live documents by state.
         removed, provisional, damaged: deleted or replaced versions; documents without a decision yet; rows that
@@ -110,6 +120,7 @@ class Rows:
     edges: list[float]
     sample: int
     wanted: Collection[int]
+    superseded: NDArray[np.void]
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
     removed: int = 0
     provisional: int = 0
@@ -126,18 +137,26 @@ class Rows:
         self.borderline, self.kept = Sample(BORDERLINE), Sample(KEPT_SAMPLE)
         self.labelled = Sample(max(1, len(self.wanted)))
         self._wanted = np.array(sorted(self.wanted), np.int64)
+        self._superseded, self._superseding = [np.empty(0, DOCUMENT)], [np.empty(0, DOCUMENT)]
 
     def stratum_of(self, similarities: NDArray[np.float64], exact: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The strata of drops."""
         near = np.clip(np.searchsorted(self.edges, similarities, "right") - 1, 0, STRATA - 1)
         return np.where(exact, STRATA, near)
 
-    def add(self, shard: int, places: NDArray[np.int64], block: NDArray[np.uint64]) -> None:
-        """Count live rows. places: int64[n], their rows. block: uint64[n, width]."""
+    def add(
+        self, shard: int, places: NDArray[np.int64], block: NDArray[np.uint64], kept: NDArray[np.bool_],
+        superseded: NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """Count live rows. places: int64[n], their rows. block: uint64[n, width]. kept, superseded: which are that now,
+        whatever their first verdict was."""
         flags = block[:, layout.FLAGS]
         kinds, sizes = (flags >> layout.KIND_BITS & np.uint64(0xFF)).astype(np.int64), flags >> layout.SIZE_BITS
         seqs, times = (block[:, word].astype(np.int64) for word in (layout.SEQ, layout.TIME))
         similarity = np.ascontiguousarray(block[:, layout.SIMILARITY]).view(np.float64)
+        kinds[kept], kinds[superseded] = layout.UNIQUE, layout.NEAR
+        pairs = pairs_of(self.superseded, seqs)
+        similarity = np.where(superseded, pairs["similarity"], similarity)
         dropped = (kinds == layout.NEAR) | (kinds == layout.EXACT)
         sound = (seqs >= 0) & (seqs < len(self.states)) & (dropped | (kinds == layout.UNIQUE))
         sound &= ~dropped | ((similarity >= 0) & (similarity < 1 + 1e-6))  # no NaN either
@@ -149,8 +168,10 @@ class Rows:
         found["shard"], found["row"] = shard, places[sound]
         found["seq"], found["similarity"] = seqs[sound], np.minimum(similarity[sound], 1)
         found["kind"] = kinds[sound] + 1
-        found["rank"] = ranks(found["seq"])
-        dropped, times, sizes = dropped[sound], times[sound], sizes[sound]
+        found["rank"], found["text"] = ranks(found["seq"]), block[sound, layout.TEXT]
+        found["by"] = np.where(superseded, pairs["by"], -1)[sound]
+        found["by_shard"] = found["by_row"] = -1
+        dropped, times, sizes, superseded = dropped[sound], times[sound], sizes[sound], superseded[sound]
         self.states[found["seq"]] = found["kind"]
         self.counts += np.bincount(found["kind"], minlength=4)
         timed = times != NO_TIME
@@ -161,7 +182,32 @@ class Rows:
         for line, which in enumerate((~dropped, dropped)):
             self.sizes[line] += np.bincount(bits[which], minlength=65)
         self.kept.add(found[~dropped])
-        self._add_drops(found[dropped])
+        self._superseded.append(found[superseded])
+        self._add_drops(found[dropped & ~superseded])
+
+    def add_superseding(self, shard: int, places: NDArray[np.int64], block: NDArray[np.uint64]) -> None:
+        """Note which rows superseded others; they may be deleted."""
+        seqs = block[:, layout.SEQ].astype(np.int64)
+        chosen = np.isin(seqs, self.superseded["by"])
+        found = np.empty(np.count_nonzero(chosen), DOCUMENT)
+        found["shard"], found["row"], found["seq"] = shard, places[chosen], seqs[chosen]
+        found["text"] = block[chosen, layout.TEXT]
+        self._superseding.append(found)
+
+    def finish(self) -> None:
+        """Count the pairs of the superseded documents: all rows have been read."""
+        drops, others = np.concatenate(self._superseded), np.sort(np.concatenate(self._superseding), order="seq")
+        if not len(others):
+            return
+        at = np.minimum(np.searchsorted(others["seq"], drops["by"]), len(others) - 1)
+        there = others["seq"][at] == drops["by"]
+        drops, others = drops[there], others[at[there]]
+        drops["by_shard"], drops["by_row"] = others["shard"], others["row"]
+        exact = drops["text"] == others["text"]
+        drops["kind"][exact] = EXACT
+        self.counts[NEAR] -= np.count_nonzero(exact)
+        self.counts[EXACT] += np.count_nonzero(exact)
+        self._add_drops(drops)
 
     def _add_drops(self, drops: NDArray[np.void]) -> None:
         similarity = drops["similarity"]
@@ -202,20 +248,26 @@ def read_rows(index: Index, sample: int, wanted: Collection[int]) -> Rows:
     hundredth = int(least * 100 + 1e-9)
     thresholds = [at / 100 for at in range(hundredth - hundredth % 5 + 5, 101, 5)]
     numbers = (index.store.named("job") or {}).get("next_seq", 0)
-    found = Rows(np.zeros(numbers, np.uint8), thresholds, edges, sample, wanted)
+    found = Rows(np.zeros(numbers, np.uint8), thresholds, edges, sample, wanted, read_superseded(index.store))
+    unmarked = np.array((index.store.named("resolution") or {}).get("superseded", ()), np.int64).reshape(-1, 4)
     for shard in index.shards:
-        for places, block, live in _blocks(shard):
+        representatives, more = represented(shard), rows_superseded(unmarked, shard.number)
+        for places, block, marks in _blocks(shard):
             documents = block[:, layout.FLAGS] & np.uint64(layout.DELETED | layout.REPRESENTATIVE) == 0
+            live = documents & (marks & MARK_DELETED == 0)
             found.removed += int(np.count_nonzero(documents & ~live))
-            chosen = documents & live
-            found.add(shard.number, places[chosen], block[chosen])
+            found.add_superseding(shard.number, places[documents], block[documents])
+            places, block, marks = places[live], block[live], marks[live]
+            kept = np.isin(places, representatives)
+            found.add(shard.number, places, block, kept, ~kept & ((marks == MARK_SUPERSEDED) | np.isin(places, more)))
+    found.finish()
     return found
 
 
-def _blocks(shard: Shard) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.bool_]]]:
-    """Rows, their words up to MASK, and whether they are live."""
+def _blocks(shard: Shard) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint64]]]:
+    """Rows, their words up to MASK, and their marks."""
     bounds = [*range(shard.first, shard.count, BLOCK), shard.count]
     for first, last in pairwise(bounds):
         places = np.arange(first, last)
         block = shard.stored.at(places)[:, : int(layout.MASK)]
-        yield places, block, ~shard.rows.deleted_rows.deleted(places)
+        yield places, block, shard.rows.deleted_rows.marks_of(places)

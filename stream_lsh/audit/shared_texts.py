@@ -23,7 +23,9 @@ MOST = 0.9  # the share of them that have a shingle which is shared
 SUSPECT = 0.2  # of the documents of a source, dropped in one group
 
 
-def shared_texts(documents: Documents, groups: Groups, states: NDArray[np.uint8]) -> Iterator[dict[str, Any]]:
+def shared_texts(
+    documents: Documents, groups: Groups, states: NDArray[np.uint8], superseded: NDArray[np.void]
+) -> Iterator[dict[str, Any]]:
     """The groups, suspect ones first, with what their documents share."""
     if not documents.compared:
         return
@@ -38,7 +40,7 @@ def shared_texts(documents: Documents, groups: Groups, states: NDArray[np.uint8]
         stored = row(store, group)
         if stored is None:
             continue
-        ids, similarities = drops_of(store, states, group, SAMPLE)
+        ids, similarities = drops_of(store, states, superseded, group, SAMPLE)
         first, *members = documents.of_ids([stored.id, *ids])
         some = [member for member in members if member is not None]
         if first is not None and some:

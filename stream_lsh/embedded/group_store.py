@@ -28,7 +28,8 @@ MEMBER = np.dtype(
 )  # id, source: their lengths in bytes
 FIRST_MEMBER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
 SUPERSEDED = -1
-"""In place of the number of the document that removed a version: it was superseded, and is live."""
+"""In place of the number of the document that removed a version: it was superseded, and is live. In place of the event
+time is the number of the document that superseded it."""
 _COUNT = struct.Struct("<I")
 _ONE, _TWO = struct.Struct(">cQ"), struct.Struct(">cQQ")
 _DEPARTURE = struct.Struct("<qq")  # number and event time of the document that made it go; behind it the id

@@ -165,7 +165,7 @@ class Groups:
         for event in np.flatnonzero(came & superseding).tolist():
             i = int(events.places[event])
             key = member_removal_key(int(judgement.groups[i]), int(judgement.of_seqs[i]))
-            self._member_removals[key] = member_removal(SUPERSEDED, NO_TIME, judgement.oldest(i))
+            self._member_removals[key] = member_removal(SUPERSEDED, int(judgement.seqs[i]), judgement.oldest(i))
         late = (events.changes == np.uint8(Change.REPRESENTATIVE_CHANGED)) & (
             judgement.representative_seqs[events.places] < 0
         )  # no version leaves with it

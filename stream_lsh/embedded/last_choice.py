@@ -21,7 +21,9 @@ from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Removal, Sink
 from stream_lsh.embedded.targets import Missing, place_of, targets_of, unpacked
 from stream_lsh.errors import InputError, StoreError, UsageError
-from stream_lsh.index.rows.layout import DELETED, DROPPED, FLAGS, OF, REPRESENTATIVE, SEQ
+from stream_lsh.index.represented import represented
+from stream_lsh.index.rows.deleted_rows import MARK_LIVE
+from stream_lsh.index.rows.layout import DELETED, DROPPED, FLAGS, REPRESENTATIVE, SEQ
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import name_key
 from stream_lsh.settings.model import Settings
@@ -122,15 +124,13 @@ def _choice(entry: Entry, seqs: NDArray[np.int64]) -> Entry:
 
 def _kept(shard: Shard) -> NDArray[np.int64]:
     """The numbers of the documents that are kept now, ascending."""
-    found = [np.empty(0, np.int64)]
+    found, others = [np.empty(0, np.int64)], represented(shard)
     for first in range(shard.first, shard.count, _AT_ONCE):
         rows = np.arange(first, min(first + _AT_ONCE, shard.count))
         block, marks = shard.stored.at(rows), shard.rows.deleted_rows.marks_of(rows)
         flags = block[:, FLAGS]
-        own = (flags & np.uint64(DROPPED | DELETED | REPRESENTATIVE) == 0) & (marks == 0)
-        others = block[(flags & np.uint64(REPRESENTATIVE) != 0) & (marks == 3), OF].astype(np.int64)
-        others = others[shard.rows.deleted_rows.marks_of(others) & np.uint64(1) == 0]
-        found += [block[own, SEQ].astype(np.int64), shard.stored.at(np.sort(others))[:, SEQ].astype(np.int64)]
+        own = (flags & np.uint64(DROPPED | DELETED | REPRESENTATIVE) == 0) & (marks == MARK_LIVE)
+        found.append(block[own | np.isin(rows, others), SEQ].astype(np.int64))
     return np.unique(np.concatenate(found))
 
 

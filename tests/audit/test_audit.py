@@ -59,6 +59,26 @@ def fed(folder: Path, documents: list[dict[str, Any]], *options: object) -> list
     return list(zip(verdicts, documents, strict=True))
 
 
+def kept_at_the_end(judged: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The latest versions that were not deleted. A superseded one has the verdict that it would have as a duplicate."""
+    seen: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for verdict, document in judged:
+        more = [verdict["new_representative"]] if "new_representative" in verdict else []
+        for new in more + verdict.get("new_representatives", []):
+            before, text = seen[new["id"]]
+            seen[new["id"]] = {**before, "kind": "unique"}, text
+        if verdict["kind"] == "deleted":
+            seen.pop(verdict["id"], None)
+        elif verdict["kind"] in ("unique", "near_duplicate", "exact_duplicate"):
+            seen[verdict["id"]] = verdict, document
+        if (superseded := verdict.get("supersedes")) is not None:
+            before, text = seen[superseded]
+            kind = "exact_duplicate" if text["text"] == document["text"] else "near_duplicate"
+            drop = {"kind": kind, "similarity": verdict["similarity"], "group": verdict["group"]}
+            seen[superseded] = {**before, **drop, "superseded_by": verdict["id"]}, text
+    return list(seen.values())
+
+
 def audited(folder: Path, *options: object) -> dict[str, Any]:
     return figures("audit", "--index", folder / "index", *options)
 
@@ -79,17 +99,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("changes", "options"), [
-    (False, ()), (True, UPDATES), (True, (*UPDATES, "--shards", "2")), (False, (*SOURCED, "--verify", "signature"))
+    (False, ()), (True, UPDATES), (True, (*UPDATES, "--shards", "2", "--decision-lag", "32")),
+    (False, (*SOURCED, "--verify", "signature")),
+    (False, (*SOURCED, "--keep", "newest")), (True, (*UPDATES, "--keep", "longest")),
+    (True, (*UPDATES, "--keep", "newest", "--shards", "2", "--decision-lag", "32")),
 ])  # fmt: skip
 def test_counts_are_those_of_the_verdicts(tmp_path: Path, changes: bool, options: tuple[str, ...]) -> None:
-    # The latest versions that were not deleted.
-    seen: dict[Any, Any] = {}
-    for verdict, document in fed(tmp_path, feed(changes=changes), *options):
-        if verdict["kind"] == "deleted":
-            seen.pop(verdict["id"], None)
-        elif verdict["kind"] in ("unique", "near_duplicate", "exact_duplicate"):
-            seen[verdict["id"]] = verdict, document
-    judged = list(seen.values())
+    judged = kept_at_the_end(fed(tmp_path, feed(changes=changes), *options))
     found = audited(tmp_path)
     drops = [(verdict, document) for verdict, document in judged if verdict["kind"] != "unique"]
     kinds = Counter(verdict["kind"] for verdict, _ in judged)
@@ -163,6 +179,38 @@ def test_pairs_are_next_to_the_threshold(folder: Path) -> None:
 def shingles(text: str) -> set[tuple[str, ...]]:
     words = text.split()
     return set(zip(words, words[1:], words[2:], strict=False))
+
+
+@pytest.mark.parametrize("options", [(), ("--shards", "2")])
+def test_superseded_documents_are_paired_with_what_superseded_them(tmp_path: Path, options: tuple[str, ...]) -> None:
+    judged = kept_at_the_end(fed(tmp_path, feed(), *SOURCED, "--keep", "newest", *options))
+    superseded = {verdict["id"]: (verdict, document) for verdict, document in judged if "superseded_by" in verdict}
+    texts = {document["id"]: document["text"] for _, document in judged}
+    _, found = report_of(tmp_path, "--sample", "1000")
+    assert {pair["id"] for pair in found["pairs"]["sample"]} == superseded.keys()
+    for pair in found["pairs"]["sample"]:
+        verdict, _ = superseded[pair["id"]]
+        assert (pair["duplicate_of"], pair["kind"]) == (verdict["superseded_by"], verdict["kind"])
+        assert pair["superseded"] and pair["similarity"] == verdict["similarity"]
+        assert [side["text"] for side in pair["sides"]] == [texts[pair["duplicate_of"]], texts[pair["id"]]]
+    near = sorted(verdict["similarity"] for verdict, _ in superseded.values() if verdict["kind"] == "near_duplicate")
+    assert [pair["similarity"] for pair in found["pairs"]["above"]] == near[:16]
+    (suspect,) = (one for one in found["shared_texts"] if one["set"])
+    assert suspect["source"] == "footer" and suspect["share_of_source"] > 0.5 and suspect["sampled"] > 20
+    labels = [{"seq": pair["seq"], "id": pair["id"], "wrong": True} for pair in found["pairs"]["sample"]]
+    wrong = audited(tmp_path, "--labels", write_lines(tmp_path / "labels", labels))["wrong_drops"]
+    assert (wrong["labelled"], wrong["unused"], wrong["share"]) == (len(labels), 0, 1)
+
+
+@pytest.mark.parametrize(("changes", "options"), [
+    (True, UPDATES), (True, (*UPDATES, "--keep", "newest")), (False, ("--keep", "longest", "--no-groups"))
+])  # fmt: skip
+def test_kept_documents_are_those_of_final(tmp_path: Path, changes: bool, options: tuple[str, ...]) -> None:
+    given = write_lines(tmp_path / "feed", feed(changes=changes))
+    run("dedup", given, "--index", tmp_path / "index", "--unique", tmp_path / "u", "--final", "--quiet", *options)
+    found = audited(tmp_path, "--fail-if", "dropped_share<0")["documents"]
+    assert found["kept"] == len(read_lines(tmp_path / "u")) < found["live"]
+    assert found["kept"] + found["dropped"] == found["live"]
 
 
 def test_labels_estimate_wrong_drops(folder: Path, tmp_path: Path) -> None:
@@ -304,7 +352,8 @@ def test_sources_beyond_the_first_are_summed(tmp_path: Path, monkeypatch: pytest
     assert sum(one["documents"] for one in sources["most"]) + sources["rest"]["documents"] == 900
     monkeypatch.setattr("stream_lsh.audit.groups.MOST_SOURCES", 100)
     index = Index(stored_settings(tmp_path / "index"), tmp_path / "index", read_only=True)
-    groups = read_groups(index.store, read_rows(index, 10, []).states)
+    rows = read_rows(index, 10, [])
+    groups = read_groups(index.store, rows.states, rows.superseded)
     index.close()
     assert groups is not None and groups.unnamed > 0
     assert groups.unnamed + sum(map(groups.documents, groups.sources)) == 900

@@ -55,9 +55,10 @@ const shownPieces = (found, marked) => found.map((piece) => (marked(piece) ? mak
 function sides(pair) {
   if (!pair.sides) return quiet(pair.missing);
   const starts = pair.sides[0].spans ? align(...pair.sides.map((side) => side.text)) : [[], []];
+  const later = (i) => (i === 1) !== pair.superseded;  // the document that superseded another is the first one
   return make("div", { class: "two" }, ...pair.sides.map((side, i) => make("article", {},
-    make("p", { class: "order" }, i ? "Later: " : "Earlier: ", idOf(i ? pair.id : pair.duplicate_of)),
-    make("div", { class: "text", tabindex: "0", role: "group", "aria-label": i ? "text of the later document" : "text of the earlier document" },
+    make("p", { class: "order" }, later(i) ? "Later: " : "Earlier: ", idOf(i ? pair.id : pair.duplicate_of)),
+    make("div", { class: "text", tabindex: "0", role: "group", "aria-label": later(i) ? "text of the later document" : "text of the earlier document" },
       ...(side.spans ? shownPieces(pieces(side.text, side.spans, starts[i]), (piece) => !piece.shared) : [side.text])),
     ...(side.cut ? [quiet("Only the beginning is shown.")] : []))));
 }
