@@ -80,10 +80,9 @@ async def visit(client: httpx.AsyncClient, turns: Turns, url: str, known: FeedSt
 async def _request(client: httpx.AsyncClient, url: str, known: FeedState, limits: Limits) -> tuple[Answer, str | None]:
     """The answer to one request, or where it redirects to."""
     headers = dict(HEADERS)
-    if known.etag is not None:
-        headers["If-None-Match"] = known.etag
-    if known.modified is not None:
-        headers["If-Modified-Since"] = known.modified
+    for name, value in (("If-None-Match", known.etag), ("If-Modified-Since", known.modified)):
+        if (sent := _repeatable(value)) is not None:
+            headers[name] = sent
     async with client.stream("GET", url, headers=headers, follow_redirects=False) as response:
         status = response.status_code
         if status in _REDIRECTS and (location := response.headers.get("location")):
@@ -99,8 +98,13 @@ async def _request(client: httpx.AsyncClient, url: str, known: FeedState, limits
             if len(raw) > limits.bytes:
                 raise TooLarge
         data = decompressed(bytes(raw), response.headers.get("content-encoding"), limits.bytes)
-        etag, modified = response.headers.get("etag"), response.headers.get("last-modified")
+        etag, modified = (_repeatable(response.headers.get(name)) for name in ("etag", "last-modified"))
         return Answer(data, None, 0.0, etag, modified, url, response.headers.get("content-type", "")), None
+
+
+def _repeatable(value: str | None) -> str | None:
+    """A server's value if a request may repeat it: only printable ASCII. Otherwise None."""
+    return value if value is not None and value.isascii() and value.isprintable() else None
 
 
 def wrong_with(url: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import sqlite3
 import subprocess
 import sys
 import time
@@ -120,6 +121,20 @@ def test_replaced_log_is_filled_again(server: FeedServer, reader: Reader) -> Non
     assert len(reader.read(url)) == 1 and server.got[-1][1]["If-None-Match"] == "a"
     reader.log.unlink()
     assert len(reader.read(url)) == 1
+
+
+@pytest.mark.parametrize("name", ["etag", "last_modified"])
+def test_validators_that_are_not_ascii_are_left_out(server: FeedServer, reader: Reader, name: str) -> None:
+    url = server.shows("/", rss(item(1)), **{name: "éé"})
+    reader.read(url)
+    server.shows("/", rss(item(1), item(2)), **{name: "éé"})
+    assert ids(reader.read(url)) == ["n1", "n2"] and not reader.said
+    assert (reader.state[url].etag, reader.state[url].modified) == (None, None)
+    with sqlite3.connect(f"{reader.log}.state") as state:  # what an earlier version has kept
+        assert state.execute("UPDATE feeds SET etag = 'éé', modified = 'éé', due = 0").rowcount == 1
+    state.close()
+    server.shows("/", rss(item(3)))
+    assert "n3" in ids(reader.read(url)) and not reader.said
 
 
 def test_unchanged_feed_is_asked_for_with_its_validators(server: FeedServer, reader: Reader) -> None:
