@@ -106,6 +106,7 @@ class TableOutput:
             self._rows = Output.create(path, overwrite) if there is None else Output.resume(path, there)
             self._empty = there is None or (there.length == 0 and not there.tail)
         elif there is not None and not part:
+            Output.resume(path, there).close()  # cuts off what was appended to the table
             self._complete = there
         elif there is not None:
             self._rows = Output.resume(part_of(path), there)

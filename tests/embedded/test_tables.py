@@ -134,6 +134,19 @@ def test_a_later_run_adds_rows_to_a_table(tmp_path: Path) -> None:
     assert out.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_what_was_appended_to_a_complete_table_is_cut_off(tmp_path: Path, suffix: str) -> None:
+    feed, out = tables.write(tmp_path / "feed.parquet", tables.table(100)), tmp_path / f"out{suffix}"
+    run = (feed, "--unique", out, "--index", tmp_path / "index")
+    dedup(*run)
+    whole = out.read_bytes()
+    out.write_bytes(whole + b"x")
+    dedup(*run)
+    assert out.read_bytes() == whole
+    out.write_bytes(whole[:-1])
+    assert f"{out}" in dedup(*run, code=5)
+
+
 def test_dictionaries_that_differ_between_batches_become_one(tmp_path: Path) -> None:
     parts = [pa.table({"id": [i], "text": pa.array([f"{TEXT} {i} {i} {i * 7}"]).dictionary_encode()}) for i in range(3)]
     with pa.ipc.new_stream(tmp_path / "feed.arrows", parts[0].schema) as writer:
