@@ -20,8 +20,8 @@ class Damaged(Exception):
 
 
 def decompressor(name: str) -> Callable[[Iterable[bytes]], Iterator[bytes]] | None:
-    """The function that decompresses a file of this name, by its suffix; None for a plain one."""
-    return next((function for suffix, function in _BY_SUFFIX.items() if name.endswith(suffix)), None)
+    """The function that decompresses a file of this name, by its suffix in any case; None for a plain one."""
+    return next((function for suffix, function in _BY_SUFFIX.items() if name.lower().endswith(suffix)), None)
 
 
 def compression_of(head: bytes) -> str | None:

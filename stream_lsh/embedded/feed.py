@@ -167,7 +167,7 @@ def file_input(name: str, fields: Fields) -> Input:
     """The input for a file of this name, by its suffix, or for `-`."""
     if is_table(name):
         return TableInput(name, fields)
-    return WarcInput(name, fields) if name.endswith(SUFFIXES) else LineInput(name, fields)
+    return WarcInput(name, fields) if name.lower().endswith(SUFFIXES) else LineInput(name, fields)
 
 
 def _source(input: Input, store: Store, only_new: bool) -> Source:

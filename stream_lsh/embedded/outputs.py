@@ -320,7 +320,7 @@ def compressor(name: str) -> Callable[[bytes], bytes] | None:
 
     The same bytes always make the same frame.
     """
-    return next((function for suffix, function in _BY_SUFFIX.items() if name.endswith(suffix)), None)
+    return next((function for suffix, function in _BY_SUFFIX.items() if name.lower().endswith(suffix)), None)
 
 
 def _gzip(data: bytes) -> bytes:

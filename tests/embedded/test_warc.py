@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import zstandard
 from click.testing import CliRunner
+from support import commands
 from support.jobs import bytes_of, run
 from support.json_lines import read_lines
 from support.kills import COMMITTING, kill
@@ -74,7 +75,7 @@ def crawl(count: int) -> list[bytes]:
 
 
 def write(path: Path, *records: bytes) -> Path:
-    if path.suffix == ".gz":
+    if path.suffix.lower() == ".gz":
         path.write_bytes(b"".join(map(gzip.compress, records)))
     elif path.suffix == ".zst":
         path.write_bytes(b"".join(map(zstandard.compress, records)))
@@ -109,7 +110,7 @@ def only(path: Path, **fields: Any) -> tuple[Any, str | None, str]:
     return (json.loads(found[0][0]), None, "") if why is None else (None, why.reason, why.detail)
 
 
-@pytest.mark.parametrize("suffix", [".warc", ".warc.gz", ".warc.zst"])
+@pytest.mark.parametrize("suffix", [".warc", ".warc.gz", ".warc.zst", ".WARC", ".Warc.GZ"])
 def test_pages_of_a_crawl(tmp_path: Path, suffix: str) -> None:
     records = crawl(3)
     path = write(tmp_path / f"crawl{suffix}", *records)
@@ -121,6 +122,14 @@ def test_pages_of_a_crawl(tmp_path: Path, suffix: str) -> None:
     whole = b"".join(records)
     assert [row[1] for row in found] == [3, 6, 9]
     assert all(whole[row[2] :].startswith(b"WARC/1.0\r\n") for row in found)
+
+
+def test_suffixes_of_outputs_count_in_any_case(tmp_path: Path) -> None:
+    path, out = write(tmp_path / "crawl.WET.GZ", record(b"a b c d", 5, "conversion")), tmp_path / "U.JSONL.GZ"
+    commands.run("dedup", path, "--unique", out, "--quiet")
+    assert gzip.decompress(out.read_bytes()).count(b"\n") == 1
+    commands.run("dedup", out, "--unique", tmp_path / "again.jsonl", "--quiet")
+    assert (tmp_path / "again.jsonl").read_bytes() == gzip.decompress(out.read_bytes())
 
 
 def test_texts_of_a_wet_file(tmp_path: Path) -> None:
