@@ -96,13 +96,16 @@ def table_of_lists(
     """Documents given as columns, as what `Rows` takes, with the names of its fields.
 
     Raises:
-        UsageError: the index compares no texts, columns have other lengths, or a value of `match_within` is missing.
+        UsageError: the index compares no texts or has ranks, columns have other lengths, or a value of `match_within`
+            is missing.
         TypeError: the values of a column have several types.
     """
     pa = pyarrow("process_batch")
     if fields.item is not None or fields.set_field is not None:
         what = fields.item.plural if fields.item is not None else "sets"
         raise UsageError(f"the index compares {what}, not texts: give a table to process_arrow")
+    if fields.rank_field is not None:
+        raise UsageError(f"columns have no ranks: give a table with the column {fields.rank_field!r} to process_arrow")
     if within.keys() != set(fields.match_within):
         wanted = ", ".join(fields.match_within) or "none"
         raise UsageError(f"within has the fields {', '.join(within) or 'none'}, and match_within is {wanted}")

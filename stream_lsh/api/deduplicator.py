@@ -180,7 +180,8 @@ class Deduplicator(Feeding):
 
         Raises:
             TypeError: the values of a column have no common type. InputError: it is a type that cannot be used.
-            UsageError: columns have different lengths, pyarrow is missing, or as in `process`.
+            UsageError: columns have different lengths, the index has a `rank_field`, pyarrow is missing, or as in
+                `process`.
             StoreError: as in `process`.
 
         Examples:

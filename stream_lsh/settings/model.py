@@ -138,7 +138,8 @@ class Settings(BaseModel):
     )
     rank_field: str | None = Field(
         default=None, min_length=1,
-        description="keep = best: field of the rank, a number of which the highest is best, or a value of rank_order",
+        description="keep = best: field of the rank, a number of which the highest is best, or a value of rank_order; "
+        "all others rank lowest",
     )  # fmt: skip
     rank_order: tuple[str, ...] = Field(
         default=(), description="keep = best: values of rank_field, the best first; all others rank lowest"

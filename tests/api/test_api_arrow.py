@@ -83,6 +83,14 @@ def test_times_sources_and_scopes() -> None:
             deduplicator.process_batch([1], [TEXT])
 
 
+def test_columns_without_ranks_are_refused_with_what_takes_them() -> None:
+    table = pa.table({"id": ["a", "b"], "text": [TEXT, TEXT], "stars": [None, 3]})
+    with Deduplicator(Settings(keep="best", rank_field="stars")) as deduplicator:
+        with pytest.raises(UsageError, match="give a table with the column 'stars' to process_arrow"):
+            deduplicator.process_batch(["a"], [TEXT])
+        assert deduplicator.process_arrow(table)["supersedes"].to_pylist() == [None, "a"]
+
+
 def test_ids_of_another_type_make_the_ids_of_matches_texts() -> None:
     with Deduplicator() as deduplicator:
         deduplicator.process_batch(["a"], [TEXT])
