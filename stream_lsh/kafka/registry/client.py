@@ -10,11 +10,12 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from stream_lsh.kafka.registry.decoding import Absent, Unknown
+from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
 from stream_lsh.kafka.settings import KafkaSettings
 
 READ_SECONDS, WHOLE_SECONDS = 5.0, 15.0  # for a part of an answer, and for a whole answer
 MOST_BYTES = 4 << 20
+_LATER = (408, 429)  # of the statuses that refuse, those after which a repetition may succeed
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -49,7 +50,18 @@ class Client:
         form = "?format=serialized" if kind == "PROTOBUF" else ""
         return self._get(f"/subjects/{quote(subject, safe='')}/versions/{int(version)}{form}")
 
-    def _get(self, path: str) -> dict[str, Any]:
+    def register(self, subject: str, schema: str) -> int:
+        """Register an Avro schema, unless the subject has it. Returns its id.
+
+        Raises:
+            Refused: the registry does not take it.
+            Absent: see there.
+        """
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})
+        return int(found["id"])
+
+    def _get(self, path: str, sent: dict[str, str] | None = None) -> dict[str, Any]:
+        """The answer to a GET, or to a POST of what is sent."""
         where, body = f"the Schema Registry {self.url}", bytearray()
         client = httpx.Client(
             auth=self._login, timeout=READ_SECONDS, headers={"Accept": _ACCEPT}, follow_redirects=False,
@@ -59,7 +71,8 @@ class Client:
         late.daemon = True
         late.start()
         try:
-            with client, client.stream("GET", self.url + path) as response:
+            method = "GET" if sent is None else "POST"
+            with client, client.stream(method, self.url + path, json=sent) as response:
                 for part in response.iter_bytes(64 << 10):
                     body += part
                     if len(body) > MOST_BYTES:
@@ -71,6 +84,8 @@ class Client:
             raise Absent(f"{where} cannot be read: {type(error).__name__} {error}".rstrip()) from None
         finally:
             late.cancel()
+        if sent is not None and 400 <= status < 500 and status not in _LATER:
+            raise Refused(f"{where} refuses POST {path} with status {status}: {_said(body)}")
         if status == 404:
             raise Unknown
         if status != 200:
@@ -80,6 +95,15 @@ class Client:
             found = orjson.loads(body)
         except orjson.JSONDecodeError:
             found = None
-        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+        name, kind = ("schema", str) if sent is None else ("id", int)
+        if not isinstance(found, dict) or not isinstance(found.get(name), kind):
             raise Absent(f"{where} answers with something that is no schema; registry_url may be another service")
         return found
+
+
+def _said(body: bytearray) -> str:
+    """What an error of the registry says."""
+    try:
+        return " ".join(str(orjson.loads(body)["message"]).split())[:1000]
+    except (ValueError, KeyError, TypeError):
+        return "without a message"
