@@ -15,6 +15,7 @@ from stream_lsh.kafka.names import TIMESTAMPS, wanted
 from stream_lsh.kafka.registry.encoding import HEAD, IN_MEMORY, Decoder, avro_schema
 from stream_lsh.kafka.settings import KafkaSettings
 
+_OUTPUTS = {id.to_bytes(HEAD): output for output, id in IN_MEMORY.items()}
 _CREATED, _APPENDED = 0, 1  # types of timestamps, as Kafka numbers them
 
 
@@ -39,13 +40,13 @@ class Record(ConsumerRecord[bytes, bytes]):  # type: ignore[misc]
 
 def in_json(value: bytes) -> bytes:
     """A value with an Avro schema of a pipeline in memory, as JSON; any other one as it is."""
-    decoder = _decoders().get(value[:HEAD]) if value[:1] == b"\0" else None
-    return value if decoder is None else decoder(value)
+    output = _OUTPUTS.get(value[:HEAD])
+    return value if output is None else _decoder(output)(value)
 
 
 @cache
-def _decoders() -> dict[bytes, Decoder]:
-    return {id.to_bytes(HEAD): Decoder(json.dumps(avro_schema(output))) for output, id in IN_MEMORY.items()}
+def _decoder(output: str) -> Decoder:
+    return Decoder(json.dumps(avro_schema(output)))
 
 
 class Log:
