@@ -32,6 +32,8 @@ LAYERS = (
     ("embedded",),
     ("webfeeds", "tracing"),
     ("api",),
+    ("serve.schemas",),
+    ("serve.output_schemas",),
     ("kafka.topic_settings",),
     ("kafka.settings",),
     ("kafka.names", "kafka.partitioner"),

@@ -69,7 +69,7 @@ GROUPED = (
 KAFKA_GROUPED = (
     ("Topics", ("topic_prefix", "documents_topic", "documents", *KAFKA_SECTIONS["Topics"])),
     ("Records", ("document_format", "key_is_id", "id_prefix", "partitioner", "trace_headers")),
-    ("Schema Registry", ("registry_url", "registry_username", "registry_password", "registry_cafile")),
+    ("Schema Registry", ("output_format", "registry_url", "registry_username", "registry_password", "registry_cafile")),
     ("CloudEvents", ("cloudevents_source", "cloudevents_schemas")),
     ("Frames", ("linger_ms", "frame_documents", "frame_bytes", "record_bytes")),
     ("Groups and alerts", ("groups", "alerts")),
@@ -134,6 +134,7 @@ MORE = {
     "keep": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept).",
     "keep_per": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept).",
     "on_conflict": "[Updates and deletions](../how-to/update-and-delete.md).",
+    "output_format": "[Outputs in Avro](../how-to/connect-your-topic.md#outputs-in-avro).",
     "envelope": "[Change events and CloudEvents](../how-to/connect-your-topic.md#change-events-and-cloudevents).",
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",
     "match_within": "Documents with different values never match. A missing value counts as null.",

@@ -82,7 +82,8 @@ PROPERTIES = (
     "sasl_username", "sasl_kerberos_service_name", "sasl_oauth_token_file", "linger_ms", "frame_documents",
     "frame_bytes", "record_bytes", "min_cleanable_bytes", "session_timeout_ms", "transaction_timeout_ms",
     "give_up_seconds", "trace_headers",
-    "http_host", "cloudevents_source", "cloudevents_schemas", "registry_url", "registry_username", "registry_cafile",
+    "http_host", "cloudevents_source", "cloudevents_schemas", "output_format", "registry_url", "registry_username",
+    "registry_cafile",
 )  # fmt: skip
 """Settings of connections and of delivery, which are given as `-X KEY=VALUE` instead of by options of their own."""
 SHOWN = {

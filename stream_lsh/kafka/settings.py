@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from stream_lsh.kafka.topic_settings import REGISTRY_SETTINGS, TopicSettings
+from stream_lsh.kafka.topic_settings import TopicSettings
 from stream_lsh.settings.model import Settings
 
 ROLES = ("sign", "sequence", "match", "judge", "forward")
@@ -61,6 +61,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
 _REGISTRY = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _URI = re.compile(r"([A-Za-z0-9._~:/?#@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})+")  # or a relative one
+_OF_REGISTRY = ("registry_username", "registry_password", "registry_cafile")
 _USER, _TOKEN = ("sasl_username", "sasl_password"), ("sasl_oauth_token_file",)
 _BY_USER = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SSL = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
@@ -103,13 +104,19 @@ class KafkaSettings(TopicSettings):
         "deleted and replaced versions, which are erased then (0: never)",
     )  # fmt: skip
     registry_url: str | None = Field(
-        default=None, description="address of the Schema Registry, for document_format = registry"
+        default=None,
+        description="address of the Schema Registry, for document_format = registry and for outputs in Avro",
     )
     registry_username: str | None = Field(default=None, min_length=1, description="user of the Schema Registry")
     registry_password: SecretStr | None = Field(default=None, description="its password")
     registry_cafile: Path | None = Field(
         default=None,
         description="PEM file with the certificates that the registry's is checked with (default: the system's)",
+    )
+    output_format: Literal["json", "avro"] = Field(
+        default="json",
+        description="values of the topics verdicts, pairs, groups and alerts: JSON, or Avro with schemas that are "
+        "registered in the Schema Registry of registry_url",
     )
     partitioner: Partitioner = Field(
         default="murmur2",
@@ -362,18 +369,11 @@ class KafkaSettings(TopicSettings):
 
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
-        if self.document_format != "registry":
-            if all(table.get("document_format") != "registry" for table in self.documents.values()):
-                self._unused(REGISTRY_SETTINGS, "document_format", "registry")
-        elif self.registry_url is None:
-            raise ValueError("document_format = 'registry' needs registry_url")
-        elif not _REGISTRY.fullmatch(self.registry_url):  # not quoted: it may have a password
+        self._check_registry()
+        if self.output_format == "avro" and self.cloudevents_source is not None:
             raise ValueError(
-                "registry_url is not http://HOST:PORT/PATH or https://HOST:PORT/PATH; a user and password are given as "
-                "registry_username and registry_password"
+                "cloudevents_source says that outputs are JSON, and output_format = 'avro' writes Avro: leave one out"
             )
-        elif (self.registry_username is None) != (self.registry_password is None):
-            raise ValueError("registry_username and registry_password belong together; give both, or leave both out")
         if self.cloudevents_schemas is not None and self.cloudevents_source is None:
             raise ValueError("cloudevents_schemas is for CloudEvents: give cloudevents_source too, or leave it out")
         own = {f"{self.topic_prefix}.{name}" for name in OWN_TOPICS.values()}
@@ -391,6 +391,23 @@ class KafkaSettings(TopicSettings):
             raise ValueError("id_prefix: with several documents topics each has its own: set it in their tables")
         self._check_prefixes()
         return self
+
+    def _check_registry(self) -> None:
+        if self.registry_url is None:
+            if self.document_format == "registry":
+                raise ValueError("document_format = 'registry' needs registry_url")
+            if self.output_format == "avro":
+                raise ValueError("output_format = 'avro' needs registry_url, where its schemas are registered")
+            for name in _OF_REGISTRY:
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is set, but registry_url is not: give both, or leave both out")
+        elif not _REGISTRY.fullmatch(self.registry_url):  # not quoted: it may have a password
+            raise ValueError(
+                "registry_url is not http://HOST:PORT/PATH or https://HOST:PORT/PATH; a user and password are given as "
+                "registry_username and registry_password"
+            )
+        elif (self.registry_username is None) != (self.registry_password is None):
+            raise ValueError("registry_username and registry_password belong together; give both, or leave both out")
 
     @model_validator(mode="after")
     def _secure(self) -> KafkaSettings:

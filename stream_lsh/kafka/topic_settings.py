@@ -22,7 +22,6 @@ OF_TOPIC = (
 """The settings that each of several documents topics may have for itself."""
 IN_ALL = ("time_field", "source_field", "set_field", "rank_field")
 """Those of them that either all topics have, or none."""
-REGISTRY_SETTINGS = ("registry_url", "registry_username", "registry_password", "registry_cafile")
 INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 """An id without its prefix that is an integer in JSON keys."""
 
@@ -121,8 +120,6 @@ class TopicSettings(Settings):
         values = {"id_prefix": f"{topic}:", **given, **table, "documents_topic": topic}
         if values.get("id_field") == LINE_ID and "id_prefix" not in table:
             del values["id_prefix"]
-        if values.get("document_format") != "registry":
-            values = {name: value for name, value in values.items() if name not in REGISTRY_SETTINGS}
         try:
             found = type(self)(**values)
         except UsageError as error:

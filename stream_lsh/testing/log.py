@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from aiokafka import ConsumerRecord
 
 from stream_lsh.kafka.consumer.delivery import Row
 from stream_lsh.kafka.names import TIMESTAMPS, wanted
+from stream_lsh.kafka.registry.encoding import HEAD, IN_MEMORY, Decoder, avro_schema
 from stream_lsh.kafka.settings import KafkaSettings
 
+_OUTPUTS = {id.to_bytes(HEAD): output for output, id in IN_MEMORY.items()}
 _CREATED, _APPENDED = 0, 1  # types of timestamps, as Kafka numbers them
 
 
@@ -27,12 +30,23 @@ class Record(ConsumerRecord[bytes, bytes]):  # type: ignore[misc]
     """
 
     def json(self) -> Any:
-        """The value as JSON; None if there is no value (a tombstone).
+        """The value as JSON, also of an output in Avro; None if there is no value (a tombstone).
 
         Raises:
-            ValueError: the value is no JSON.
+            ValueError: the value is neither.
         """
-        return None if self.value is None else json.loads(self.value)
+        return None if self.value is None else json.loads(in_json(self.value))
+
+
+def in_json(value: bytes) -> bytes:
+    """A value with an Avro schema of a pipeline in memory, as JSON; any other one as it is."""
+    output = _OUTPUTS.get(value[:HEAD])
+    return value if output is None else _decoder(output)(value)
+
+
+@cache
+def _decoder(output: str) -> Decoder:
+    return Decoder(json.dumps(avro_schema(output)))
 
 
 class Log:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.kafka.consumer.decisions import BEHIND, KnownDecisions, decisions_due
 from stream_lsh.kafka.consumer.delivery import Row
 from stream_lsh.kafka.consumer.output_headers import ALERT, GROUP, EventHeaders
+from stream_lsh.kafka.consumer.output_values import in_avro, topic_of
 from stream_lsh.kafka.forward.join import Joined
 from stream_lsh.kafka.forward.partition import forwarded, read_verdict
 from stream_lsh.kafka.groups.folding import Folding
@@ -27,15 +29,17 @@ from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.names import Topics, largest_frame
 from stream_lsh.kafka.partitioner import partition_of
+from stream_lsh.kafka.registry.encoding import IN_MEMORY, Encoder, avro_schema
 from stream_lsh.kafka.sequence.order import Accepted, Decision, sent_to_shards
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer
 from stream_lsh.settings.model import Settings
-from stream_lsh.testing.log import Consumer, Log, Record
+from stream_lsh.testing.log import Consumer, Log, Record, in_json
 from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.frames import STARTS, Places
 from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.source import is_passed_over
+from stream_lsh.wording import missing_package
 
 KEY = bytes(KEY_BYTES)
 """The key of every index: equal documents give equal records."""
@@ -50,13 +54,17 @@ class Pipeline:
     are processed in the order in which they are sent, each in a frame of its own. The index is in a temporary folder.
     All pipelines have the same index key: equal documents and times give equal records.
 
+    With `output_format` = "avro" no registry is asked. The schemas have the ids 1 (verdict), 2 (pair), 3 (group) and
+    4 (alert); `schemas` has them by id.
+
     Args:
         settings: of the pipeline.
         clock: gives the time of signing and of arrival, in ms since 1970; by default the system's.
         given: settings by name, which replace those of `settings`.
 
     Raises:
-        UsageError: a setting is wrong, or needs a Schema Registry.
+        UsageError: a setting is wrong, or the documents need a Schema Registry.
+        StreamLshError: outputs are Avro, and the extra `registry` is not installed.
     """
 
     def __init__(
@@ -70,6 +78,14 @@ class Pipeline:
                 "out, and send the documents as JSON"
             )
         self.topics = topics = Topics.of(settings)
+        self.schemas: dict[int, str] = {}
+        self._encoders: dict[str, Encoder] = {}
+        if settings.output_format == "avro":
+            try:
+                self._encoders = {topic_of(settings, output): Encoder(output, id) for output, id in IN_MEMORY.items()}
+            except ModuleNotFoundError as error:
+                raise StreamLshError(missing_package("output_format = avro", error.name, "registry")) from None
+            self.schemas = {id: orjson.dumps(avro_schema(output)).decode() for output, id in IN_MEMORY.items()}
         self._clock = clock or (lambda: time.time_ns() // 1_000_000)
         self._log = Log(settings)
         self._framer = Framer(settings, signer_of(settings.signing, KEY), largest_frame(settings))
@@ -256,7 +272,8 @@ class Pipeline:
             self._fold(membership, now)
 
     def _forward(self, verdict: Record, now: int) -> None:
-        found = read_verdict(verdict, *self.topics.sources)
+        assert verdict.value is not None
+        found = read_verdict(replace(verdict, value=in_json(verdict.value)), *self.topics.sources)
         unique, letters = forwarded([Joined(self._log.last(found.topic), found)], self.settings)
         self._publish(self.topics.unique, verdict.partition, unique, now)
         self._publish(self.topics.dead_letters, verdict.partition, letters, now)
@@ -271,6 +288,8 @@ class Pipeline:
         self._publish(self.topics.alerts, 0, with_headers(EventHeaders(settings, ALERT), found.alerts), now)
 
     def _publish(self, topic: str, partition: int, rows: Iterable[Row], now: int) -> list[Record]:
+        if (encoder := self._encoders.get(topic)) is not None:
+            rows = in_avro(rows, encoder)
         return [self._log.append(topic, partition, row, now) for row in rows]
 
 

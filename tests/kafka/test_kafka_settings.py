@@ -90,7 +90,10 @@ def test_what_deleting_by_a_key_needs() -> None:
     registry = {"document_format": "registry", "registry_url": "https://u:geheim@registry:8081"}
     assert "registry_username" in refused(**registry) and "geheim" not in refused(**registry)
     assert "belong together" in refused(**{**registry, "registry_url": "http://r"}, registry_username="u")
-    assert "set document_format to registry" in refused(registry_url="http://r")
+    assert "registry_cafile is set, but registry_url is not" in refused(registry_cafile="ca.pem")
+    assert "output_format = 'avro' needs registry_url" in refused(output_format="avro")
+    events = {"output_format": "avro", "registry_url": "http://r", "cloudevents_source": "/news"}
+    assert "cloudevents_source says that outputs are JSON" in refused(**events)
     assert "give on_conflict = 'update' too" in refused(envelope="debezium")
     assert "needs the ids of an id_field" in refused(envelope="debezium", on_conflict="update", id_field="@line")
     assert "leave key_is_id out" in refused(envelope="debezium", on_conflict="update", key_is_id="json")
@@ -282,8 +285,9 @@ def test_only_some_topics_need_a_schema_registry() -> None:
     tables = {"rows": {"document_format": "registry", "envelope": "debezium"}, "wire": {"document_format": "text"}}
     given = {"registry_url": "http://registry:8081", "on_conflict": "update"}
     topics = KafkaSettings(documents=tables, **given).by_topic
-    assert [topic.registry_url for topic in topics.values()] == ["http://registry:8081", None]
-    assert "registry_url is set, but document_format = json" in refused(**given)
+    assert [topic.document_format for topic in topics.values()] == ["registry", "text"]
+    avro = KafkaSettings(documents=tables, output_format="avro", **given)
+    assert {topic.output_format for topic in avro.by_topic.values()} == {"avro"}
 
 
 @pytest.mark.parametrize(

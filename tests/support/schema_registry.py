@@ -21,14 +21,22 @@ CRIME: dict[str, Any] = {
 """Answers that are no schema, by the value of `Server.crime`. Besides: "endless", "slow", "silent", "drip"."""
 
 
+REFUSALS: dict[str, Any] = {
+    "incompatible": (409, b'{"error_code":409,"message":"Schema being registered is incompatible"}'),
+    "forbidden": (403, b'{"error_code":40301,"message":"User is denied"}'),
+}  # fmt: skip
+"""Answers to who registers a schema, by the value of `Server.crime`."""
+
+
 class Server(ThreadingHTTPServer):
-    """schemas: answers by id; subjects: by subject and version; crime: how it misbehaves, "" = not at all; got: paths
-    and headers of requests."""
+    """schemas: answers by id; subjects: by subject and version; registered: ids by subject and schema; crime: how it
+    misbehaves, "" = not at all; got: paths and headers of requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[tuple[str, int], dict[str, Any]] = {}
+        self.registered: dict[tuple[str, str], int] = {}
         self.crime = ""
         self.got: list[tuple[str, dict[str, str]]] = []
 
@@ -44,6 +52,17 @@ class _Handler(Quiet):
         self.server.got.append((self.path, dict(self.headers)))
         with suppress(OSError):
             self._answer(self.server.crime)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.crime in CRIME | REFUSALS:
+            self._send(*(CRIME | REFUSALS)[self.server.crime])
+            return
+        place, schema = self.path.split("/"), json.loads(body)["schema"]
+        assert (place[1], place[3:]) == ("subjects", ["versions"])
+        id = self.server.registered.setdefault((place[2], schema), 1000 + len(self.server.registered))
+        self.server.schemas[id] = {"schema": schema}
+        self._send(200, b'{"id":%d}' % id)
 
     def _answer(self, crime: str) -> None:
         if crime in CRIME:

@@ -94,6 +94,8 @@ def worker(context: click.Context, /, roles: str | None, processes: Any, log_lev
         require_kafka(*PACKAGES)
         if any(topic.document_format == "registry" for topic in settings.by_topic.values()):
             require("document_format = registry", "registry", REGISTRY_PACKAGES)
+        if settings.output_format == "avro":
+            require("output_format = avro", "registry", REGISTRY_PACKAGES)
         from stream_lsh.kafka.run.supervisor import plan, work  # here, because it takes the Kafka client with it
 
         if GROUP in wanted and settings.alerts is not None:

@@ -23,6 +23,7 @@ from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.client.reading import between, reading
 from stream_lsh.kafka.consumer.delivery import Delivery, Row
+from stream_lsh.kafka.consumer.output_values import undecoded
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, place_of
 from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.names import Topics
@@ -369,18 +370,18 @@ def read_verdict(record: ConsumerRecord, *topics: str) -> Verdict:
 
     Raises:
         ForeignError: the record is no verdict.
-        StoreError: it is about a document of another topic.
+        StoreError: it is about a document of another topic, or its value could not be decoded.
     """
+    if (why := undecoded(record.value)) is not None:
+        raise StoreError(why)
     try:
         found = _object(record.value)
-        source, kind = found["source"], found["kind"]
-        reason, detail = found.get("reason", ""), found.get("detail", "")
+        source, kind, reason, detail = found["source"], found["kind"], found.get("reason", ""), found.get("detail", "")
         headers = tombstone_headers(found) if found.get("tombstone") else ()
         supersedes = id_text(found["supersedes"]) if "supersedes" in found else b""
         verdict = Verdict(
             record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, headers,
-            later_representatives(found),
-            supersedes, source["topic"],
+            later_representatives(found), supersedes, source["topic"],
         )  # fmt: skip
         about = source["topic"], source["partition"]
     except (ValueError, KeyError, TypeError, Refused) as error:

@@ -21,6 +21,7 @@ from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
+from stream_lsh.kafka.consumer.output_values import OutputValues
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.state import Commits, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -63,8 +64,10 @@ class ForwardStage(Stage):
         self._looked = 0.0
         self._lost = LostVerdicts(settings, self._member, self._sources)
         self._unreadable = Unreadable(settings, probe)
+        self._values, self._stop = OutputValues(settings, probe), asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
+        self._stop = stop
         options = {
             "isolation_level": "read_committed",
             "partition_assignment_strategy": [PairedAssignor.by(self._topics.verdicts)],
@@ -108,7 +111,7 @@ class ForwardStage(Stage):
     async def _feed(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
         for partition, source in list(self._sources.items()):
             documents = [record for place in source.documents for record in found.get(place, ())]
-            records = found.get(source.verdicts, [])
+            records = await self._values.read(found.get(source.verdicts, ()), self._stop)
             if documents or records:
                 verdicts = [verdict for record in records if (verdict := await self._verdict(record)) is not None]
                 source.offer(documents, verdicts)

@@ -26,6 +26,7 @@ from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.output_headers import ALERT, GROUP, EventHeaders
+from stream_lsh.kafka.consumer.output_values import OutputValues
 from stream_lsh.kafka.consumer.position import REBUILD, Reading
 from stream_lsh.kafka.consumer.state import taken_over
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -79,9 +80,11 @@ class GroupStage(Stage):
         self._position = 0  # offset after what was folded last
         self._due = self._moved = 0.0  # when the next round may begin, and the last record arrived (monotonic clock)
         self._unreadable = Unreadable(settings, probe)
+        self._values = OutputValues(settings, probe)
 
     async def run(self, stop: asyncio.Event) -> None:
         options = {"isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
+        await self._values.register(("group", "alert"), stop)
         await self._member.run(stop, self._step, **options)
 
     async def _step(self) -> None:
@@ -264,7 +267,7 @@ class GroupStage(Stage):
             if rows
         }  # fmt: skip
         said = Folded(folding.last, self._folded.state).metadata()
-        placed = await delivery(outputs, {self._input: (self._position, said)})
+        placed = await delivery(await self._values.encoded(outputs), {self._input: (self._position, said)})
         at = placed.get((self._changelog.topic, 0))
         await asyncio.to_thread(local.write, round.changes, self._position, at)
         self.probe.committed()

@@ -22,6 +22,7 @@ from stream_lsh.errors import FormatError
 from stream_lsh.kafka.consumer.decisions import DecisionLog, Judged
 from stream_lsh.kafka.consumer.delivery import Delivery, Outputs, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
+from stream_lsh.kafka.consumer.output_values import OutputValues
 from stream_lsh.kafka.consumer.position import REBUILD, Reading
 from stream_lsh.kafka.consumer.state import taken_over
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -71,9 +72,11 @@ class JudgeStage(Stage):
         self._gap: tuple[int, int, float] | None = None  # shard, its last frame, since when its next reply is missing
         self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
         self._unreadable = Unreadable(settings, probe)
+        self._values = OutputValues(settings, probe)
 
     async def run(self, stop: asyncio.Event) -> None:
         options = {"isolation_level": "read_uncommitted", "max_partition_fetch_bytes": FETCH_BYTES}
+        await self._values.register(("verdict", "pair"), stop)
         await self._member.run(stop, self._step, **options)
 
     async def _step(self) -> None:
@@ -228,7 +231,7 @@ class JudgeStage(Stage):
 
     async def _commit(self, outputs: Outputs, position: int, judged: Judged) -> None:
         assert self._delivery is not None
-        await self._delivery(outputs, {self._input: (position, judged.metadata())})
+        await self._delivery(await self._values.encoded(outputs), {self._input: (position, judged.metadata())})
         self._committed = position
 
     async def _pass_repeats(self) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from stream_lsh.kafka.registry.decoding import Absent, Unknown
+from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
 from stream_lsh.kafka.settings import KafkaSettings
 
 READ_SECONDS, WHOLE_SECONDS = 5.0, 15.0  # for a part of an answer, and for a whole answer
@@ -21,6 +21,7 @@ _HINTS = {
     401: "; check registry_username and registry_password", 403: "; its user may not read schemas",
     404: " and no error code of a Schema Registry; check the path in registry_url",
 }  # fmt: skip
+_LATER = (404, 408, 429)  # of the statuses that refuse, those after which a repetition may succeed
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -55,7 +56,18 @@ class Client:
         form = "?format=serialized" if kind == "PROTOBUF" else ""
         return self._get(f"/subjects/{quote(subject, safe='')}/versions/{int(version)}{form}")
 
-    def _get(self, path: str) -> dict[str, Any]:
+    def register(self, subject: str, schema: str) -> int:
+        """Register an Avro schema, unless the subject has it. Returns its id.
+
+        Raises:
+            Refused: the registry does not take it.
+            Absent: see there.
+        """
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})
+        return int(found["id"])
+
+    def _get(self, path: str, sent: dict[str, str] | None = None) -> dict[str, Any]:
+        """The answer to a GET, or to a POST of what is sent."""
         where, body = f"the Schema Registry {self.url}", bytearray()
         client = httpx.Client(
             auth=self._login, timeout=READ_SECONDS, headers={"Accept": _ACCEPT}, follow_redirects=False,
@@ -65,7 +77,8 @@ class Client:
         late.daemon = True
         late.start()
         try:
-            with client, client.stream("GET", self.url + path) as response:
+            method = "GET" if sent is None else "POST"
+            with client, client.stream(method, self.url + path, json=sent) as response:
                 for part in response.iter_bytes(64 << 10):
                     body += part
                     if len(body) > MOST_BYTES:
@@ -77,14 +90,25 @@ class Client:
             raise Absent(f"{where} cannot be read: {type(error).__name__} {error}".rstrip()) from None
         finally:
             late.cancel()
+        if sent is not None and 400 <= status < 500 and status not in _LATER:
+            raise Refused(f"{where} refuses POST {path} with status {status}: {_said(body)}")
         try:
             found = orjson.loads(body)
         except orjson.JSONDecodeError:
             found = None
-        if status == 404 and isinstance(found, dict) and found.get("error_code") in NOT_FOUND:
+        if sent is None and status == 404 and isinstance(found, dict) and found.get("error_code") in NOT_FOUND:
             raise Unknown
         if status != 200:
             raise Absent(f"{where} answers with status {status}{_HINTS.get(status, '')}")
-        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+        name, kind = ("schema", str) if sent is None else ("id", int)
+        if not isinstance(found, dict) or not isinstance(found.get(name), kind):
             raise Absent(f"{where} answers with something that is no schema; registry_url may be another service")
         return found
+
+
+def _said(body: bytearray) -> str:
+    """What an error of the registry says."""
+    try:
+        return " ".join(str(orjson.loads(body)["message"]).split())[:1000]
+    except (ValueError, KeyError, TypeError):
+        return "without a message"

@@ -38,6 +38,10 @@ class Unknown(Exception):
     """The registry does not have the schema."""
 
 
+class Refused(Exception):
+    """The registry does not take a schema: it is incompatible, or this user may not register it."""
+
+
 class Registry(Protocol):
     """What is asked of a registry; `client.Client`."""
 

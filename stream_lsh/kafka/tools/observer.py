@@ -16,6 +16,7 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing, reading, records_to
 from stream_lsh.kafka.consumer.decisions import Judged
+from stream_lsh.kafka.consumer.output_values import OutputValues
 from stream_lsh.kafka.consumer.position import all_committed, patiently
 from stream_lsh.kafka.consumer.state import Commits
 from stream_lsh.kafka.forward.partition import read_verdict
@@ -56,6 +57,7 @@ class Observer:
         self._consumer = consumer
         self._workers = workers
         self._topics = Topics.of(settings)
+        self._values = OutputValues(settings)
         looked_at = (*LOOKED_AT, "memberships") if settings.groups else LOOKED_AT
         self._names = {attribute: getattr(self._topics, attribute) for attribute in looked_at}
 
@@ -194,7 +196,7 @@ class Observer:
             left = [reader for p, reader in verdicts.items() if p in open_ and reader.end > reader.begin]
             places = {self._place("verdicts", r.partition): max(r.begin, r.end - back) for r in left}
             for place, records in (await self._read(places, whole=True) if places else {}).items():
-                for record in records:
+                for record in await self._values.read_once(records):
                     with suppress(StoreError):  # a foreign record
                         verdict = read_verdict(record, *self._topics.sources)
                         source = self._topics.number(verdict.topic, place.partition)

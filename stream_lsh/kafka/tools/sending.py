@@ -8,9 +8,11 @@ import threading
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.embedded.sending import Courier, key_of
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.consumer.group_member import GroupMember
+from stream_lsh.kafka.consumer.output_values import OutputValues, undecoded
 from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -46,6 +48,7 @@ class SendStage(Stage):
     ) -> None:
         super().__init__(settings, probe)
         self._courier = courier
+        self._values = OutputValues(settings, probe)
         self._input = TopicPartition(Topics.of(settings).alerts, 0)
         name = f"{ROLE}-{receiver}"
         self._member = GroupMember(settings, name, [self._input.topic], self._take_over, self._give_up)
@@ -89,7 +92,7 @@ class SendStage(Stage):
         async with self._member.working:
             if self._input not in self._member.assigned:
                 return
-            for record in (found or {}).get(self._input, ()):
+            for record in await self._values.read((found or {}).get(self._input, ())):
                 if self._stop.is_set() or not await self._send(record):
                     return
             if found is not None and not found:
@@ -101,6 +104,8 @@ class SendStage(Stage):
     async def _send(self, record: ConsumerRecord) -> bool:
         """Send an alert and commit. Returns whether it is done."""
         value = record.value or b""
+        if (why := undecoded(value)) is not None:
+            raise StoreError(f"{record.topic}, offset {record.offset}: {why}")
         key = key_of(value)
         try:
             if key is None:

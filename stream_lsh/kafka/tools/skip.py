@@ -11,6 +11,7 @@ from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import between, partitions_of, reading
 from stream_lsh.kafka.consumer import state
+from stream_lsh.kafka.consumer.output_values import OutputValues
 from stream_lsh.kafka.consumer.position import committed, committed_at, place_of
 from stream_lsh.kafka.consumer.unreadable import SKIPPABLE, SKIPPED, named
 from stream_lsh.kafka.forward.partition import read_verdict
@@ -104,6 +105,8 @@ async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> 
     async with reading(settings) as consumer:
         end = (await consumer.end_offsets([place]))[place]
         found = await between(consumer, place, offset, min(offset + 1, end))
+    if found and place.topic == Topics.of(settings).verdicts:
+        found = [*await OutputValues(settings).read_once(found)]
     return found[0] if found else None
 
 

@@ -10,12 +10,16 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, errors
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin, cause, explain
 from stream_lsh.kafka.client.reading import existing, read_from, reading
+from stream_lsh.kafka.consumer.output_values import OutputValues, undecoded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 
 _WAIT_MS = 500
+COPIES = ("unique", "dead-letters")
+"""The outputs that have the documents' own values."""
 FETCH_BYTES = 4 << 20
 
 
@@ -30,14 +34,16 @@ async def tail(
         follow: continue for ever; otherwise end at the topic's end at the start.
 
     Raises:
-        BrokerError: Kafka cannot be reached, or has no such topic.
+        BrokerError: Kafka or the Schema Registry cannot be reached, or there is no such topic.
+        StoreError: a value is Avro and cannot be decoded.
     """
     topic = getattr(Topics.of(settings), output.replace("-", "_"))
+    values = None if output in COPIES else OutputValues(settings)
     try:
         async with admin(settings) as client:
             places = await existing(client, settings, topic)
         async with reading(settings, auto_offset_reset="earliest", max_partition_fetch_bytes=FETCH_BYTES) as consumer:
-            async for record in _records(consumer, places, from_beginning, follow):
+            async for record in _records(consumer, places, from_beginning, follow, values):
                 if output == "groups" and record.value is None:
                     continue  # the tombstone of an ended group; the event before it says the same
                 yield _line(record, output)
@@ -46,7 +52,11 @@ async def tail(
 
 
 async def _records(
-    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], from_beginning: bool, follow: bool
+    consumer: AIOKafkaConsumer,
+    partitions: list[TopicPartition],
+    from_beginning: bool,
+    follow: bool,
+    values: OutputValues | None,
 ) -> AsyncIterator[ConsumerRecord]:
     ends = await consumer.end_offsets(partitions)
     begins = await consumer.beginning_offsets(partitions) if from_beginning else ends
@@ -54,7 +64,9 @@ async def _records(
     open_ = {partition for partition in partitions if begins[partition] < ends[partition]}
     while follow or open_:
         for partition, records in (await consumer.getmany(timeout_ms=_WAIT_MS)).items():
-            for record in records:
+            for record in records if values is None else await values.read_once(records):
+                if values is not None and (why := undecoded(record.value)) is not None:
+                    raise StoreError(f"{record.topic}, partition {record.partition}, offset {record.offset}: {why}")
                 if follow or record.offset < ends[partition]:
                     yield record
         for partition in list(open_):

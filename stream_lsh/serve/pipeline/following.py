@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.consumer.decisions import Judged
+from stream_lsh.kafka.consumer.output_values import OutputValues, undecoded
 from stream_lsh.kafka.consumer.position import all_committed, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
@@ -93,6 +95,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self._topics = Topics.of(self._settings)
+        self._values = OutputValues(self._settings)
         self._kinds = kinds_of(self._settings)
         self._places: list[TopicPartition] = []
 
@@ -131,7 +134,9 @@ class _Run:
 
     async def _read(self) -> None:
         for records in (await self._consumer.getmany(timeout_ms=POLL_MS)).values():
-            for record in records:
+            for record in await self._values.read(records):
+                if (why := undecoded(record.value)) is not None and self._settings.registry_url is None:
+                    raise StoreError(f"{record.topic}, partition {record.partition}, offset {record.offset}: {why}")
                 self._outputs.take(record)
         ended, error = private.reader_ended(self._consumer)
         if ended:

@@ -9,11 +9,13 @@ from click.testing import CliRunner, Result
 from support.kafka import stages
 from support.kafka.brokers import Make
 from support.receivers import receiving
+from support.schema_registry import schema_registry
 
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier
 from stream_lsh.embedded.webhook import Webhook
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.registry.encoding import Encoder, avro_schema
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.sending import SendStage
@@ -103,3 +105,18 @@ def test_what_does_not_go_together_is_said(tmp_path: Path, words: list[str], sai
     files = [str(tmp_path / word) if word in ("p", "alerts") else word for word in words]
     result = send(KafkaSettings(bootstrap_servers="127.0.0.1:1"), tmp_path, "http://127.0.0.1:9", *files)
     assert result.exit_code and said in " ".join(result.output.split()), result.output
+
+
+def test_alerts_in_avro_are_sent_as_json(settings: KafkaSettings, tmp_path: Path) -> None:
+    """Without the registry nothing is passed over."""
+    line = alert(9)[:-1] + b',"kind":"share","time":1,"seq":2,"id":3,"source":null,"group":null}'
+    tell(settings, Encoder("alert", 5)(line), alert(1))
+    with receiving(lambda _: 204) as receiver, schema_registry() as registry:
+        registry.schemas[5] = {"schema": json.dumps(avro_schema("alert"))}
+        without = send(settings, tmp_path, receiver.url)
+        assert without.exit_code and "schema 5 and cannot be decoded: set registry_url" in " ".join(
+            without.output.split()
+        )
+        sent = send(settings, tmp_path, receiver.url, "-X", f"registry_url={registry.url}")
+        assert sent.exit_code == 0, sent.output
+    assert receiver.keys == keys(9, 1)

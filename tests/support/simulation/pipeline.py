@@ -19,6 +19,7 @@ from stream_lsh.index.store.errors import output_error, state_error
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match.faust_driver import ConsumerThread
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.registry.encoding import HEAD
 from stream_lsh.kafka.run.process import STAGES, Job, run_roles
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import drain
@@ -86,12 +87,14 @@ class Pipeline:
 
     Attributes:
         full: data folders on disks without room.
+        decoders: of values in Avro, by their heads; `records` has JSON for them.
     """
 
     def __init__(self, world: World, cluster: Cluster, **given: Any) -> None:
         self.world, self.cluster = world, cluster
         ConsumerThread.Worker = InOwnLoop
         self.full: set[Path] = set()
+        self.decoders: dict[bytes, Callable[[bytes], bytes]] = {}
         _limit_disks(lambda path: not self.full.isdisjoint(path.parents))
         self._folder = Path(tempfile.mkdtemp(dir=folder()))
         self._given = {
@@ -138,13 +141,17 @@ class Pipeline:
         Those of several documents topics are together, by source partition."""
         names = self.topics.sources if name == "documents" else (getattr(self.topics, name),)
         found = [
-            Record(number << TOPIC_BITS | partition, record.key, record.value, tuple(record.headers), record.timestamp,
-                   record.offset)
+            Record(number << TOPIC_BITS | partition, record.key, self._json(record.value), tuple(record.headers),
+                   record.timestamp, record.offset)
             for number, topic in enumerate(map(self.cluster.topics.get, names))
             for partition, log in enumerate(topic.logs if topic else ())
             for record in log.committed()
         ]  # fmt: skip
         return self._deleted.get(name, []) + found
+
+    def _json(self, value: bytes | None) -> bytes | None:
+        decoder = self.decoders.get((value or b"")[:HEAD])
+        return value if value is None or decoder is None else decoder(value)
 
     async def delete_records(self, *names: str) -> None:
         """Delete all records of topics, as retention does."""

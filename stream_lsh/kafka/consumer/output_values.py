@@ -1,0 +1,202 @@
+"""The values of outputs on Kafka: JSON, or Avro with a schema of the registry. Those that read them read both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import orjson
+from aiokafka import ConsumerRecord
+
+from stream_lsh.embedded.often import Often
+from stream_lsh.errors import BrokerError, StreamLshError
+from stream_lsh.kafka.client.clients import Stopped, waited
+from stream_lsh.kafka.consumer.delivery import Outputs, Row
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
+from stream_lsh.kafka.registry.encoding import HEAD, OUTPUTS, Decoder, Encoder, avro_schema
+from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wording import missing_package
+
+if TYPE_CHECKING:
+    from stream_lsh.kafka.registry.client import Client
+
+T = TypeVar("T")
+
+log = logging.getLogger("stream_lsh.kafka.output_values")
+
+REGISTRY = "registry"  # reason of stalls
+PAUSE_SECONDS = 0.1, 5.0  # shortest and longest pause between attempts
+SAY_SECONDS = 30.0  # between two warnings
+MOST_BLOCKING = 200  # records that are converted in the event loop; more in a thread
+
+
+class OutputValues:
+    """Converts values of the topics verdicts, pairs, groups and alerts.
+
+    Args:
+        probe: of a role; while the registry is absent it says what the role waits for.
+    """
+
+    def __init__(self, settings: KafkaSettings, probe: Probe | None = None) -> None:
+        self._settings = settings
+        self._probe = probe
+        self._client: Client | None = None
+        self._encoders: dict[str, Encoder] = {}  # by topic
+        self._decoders: dict[bytes, Decoder] = {}  # by the head of a value
+        self._often = Often(SAY_SECONDS)
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def register(self, outputs: Iterable[str], stop: asyncio.Event) -> None:
+        """Register the schemas of outputs, where values are Avro. While the registry is absent this waits.
+
+        Raises:
+            Stopped: asked to stop meanwhile.
+            StreamLshError: the registry refuses a schema, or the extra `registry` is not installed.
+        """
+        if self._settings.output_format != "avro":
+            return
+        client = self._registry("output_format = avro")
+        for output in outputs:
+            topic, schema = topic_of(self._settings, output), orjson.dumps(avro_schema(output)).decode()
+            try:
+                id = await self._waiting(partial(client.register, f"{topic}-value", schema), stop)
+            except Refused as error:
+                raise StreamLshError(
+                    f"{error}. Outputs in Avro need their schemas registered: look at the subject {topic}-value, its "
+                    "compatibility, and the permissions of registry_username"
+                ) from None
+            self._encoders[topic] = Encoder(output, id)
+
+    async def encoded(self, outputs: Outputs) -> Outputs:
+        """The outputs with their values as they are written."""
+        if not self._encoders:
+            return outputs
+        if sum(len(rows) for (topic, _), rows in outputs.items() if topic in self._encoders) <= MOST_BLOCKING:
+            return self._encoded(outputs)
+        return await asyncio.to_thread(self._encoded, outputs)
+
+    def _encoded(self, outputs: Outputs) -> Outputs:
+        return {
+            (topic, partition): rows if (encoder := self._encoders.get(topic)) is None else in_avro(rows, encoder)
+            for (topic, partition), rows in outputs.items()
+        }
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    async def read(
+        self, records: Sequence[ConsumerRecord], stop: asyncio.Event | None = None
+    ) -> Sequence[ConsumerRecord]:
+        """The records with their values as JSON. A value that cannot be decoded stays as it is; see `undecoded`.
+
+        Args:
+            stop: wait while the registry is absent, until this is set.
+
+        Raises:
+            Stopped: asked to stop meanwhile.
+            Failed: the registry is absent, and `stop` is not given.
+            StreamLshError: the extra `registry` is not installed.
+        """
+        heads = {r.value[:HEAD] for r in records if r.value is not None and len(r.value) > HEAD and r.value[0] == 0}
+        if not heads or self._settings.registry_url is None:
+            return records
+        client = self._registry("an output in Avro")
+        for head in sorted(heads - self._decoders.keys()):
+            try:
+                found = await self._waiting(partial(client.schema, int.from_bytes(head)), stop)
+            except Unknown:
+                continue
+            if found.get("schemaType", "AVRO") == "AVRO":
+                try:
+                    self._decoders[head] = Decoder(found["schema"])
+                except ValueError as error:
+                    log.warning("schema %d: %s", int.from_bytes(head), error)
+        if len(records) <= MOST_BLOCKING:
+            return [self._read(record) for record in records]
+        return await asyncio.to_thread(lambda: [self._read(record) for record in records])
+
+    async def read_once(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
+        """As `read`, for a command.
+
+        Raises:
+            BrokerError: the registry is absent.
+            StreamLshError: as `read`.
+        """
+        try:
+            return await self.read(records)
+        except Failed as error:
+            raise BrokerError(str(error)) from None
+
+    def _read(self, record: ConsumerRecord) -> ConsumerRecord:
+        value = record.value
+        decoder = None if value is None else self._decoders.get(value[:HEAD])
+        if value is None or decoder is None:
+            return record
+        try:
+            return replace(record, value=decoder(value))
+        except ValueError:
+            return record
+
+    # -- the registry -----------------------------------------------------------------------------------------------
+
+    def _registry(self, what: str) -> Client:
+        if self._client is None:
+            try:
+                import fastavro  # noqa: F401
+
+                from stream_lsh.kafka.registry.client import Client
+            except ModuleNotFoundError as error:
+                raise StreamLshError(missing_package(what, error.name, "registry")) from None
+            self._client = Client(self._settings)
+        return self._client
+
+    async def _waiting(self, ask: Callable[[], T], stop: asyncio.Event | None) -> T:
+        """The registry's answer, in a thread."""
+        pause, longest = PAUSE_SECONDS
+        try:
+            while True:
+                try:
+                    return await asyncio.to_thread(ask)
+                except Absent as error:
+                    if stop is None:
+                        raise Failed(str(error)) from None
+                    if self._probe is not None:
+                        self._probe.waits(str(error))
+                        self._probe.stalled(REGISTRY)
+                    if self._often.due():
+                        log.warning("%s; waiting for it", error)
+                    if await waited(stop, pause):
+                        raise Stopped from None
+                    pause = min(2 * pause, longest)
+        finally:
+            if self._probe is not None:
+                self._probe.waits(None)
+
+
+def in_avro(rows: Iterable[Row], encoder: Encoder) -> list[Row]:
+    """Rows with JSON as values, as rows with Avro. Tombstones stay."""
+    return [(key, None if value is None else encoder(value), *rest) for key, value, *rest in rows]  # type: ignore[misc]
+
+
+def undecoded(value: bytes | None) -> str | None:
+    """Why a value that `read` has left as it is cannot be used; None if it may be JSON."""
+    if value is None or len(value) <= HEAD or value[0]:
+        return None
+    return (
+        f"its value is Avro with schema {int.from_bytes(value[1:HEAD])} and cannot be decoded: set registry_url to the "
+        "Schema Registry that has the schema"
+    )
+
+
+def topic_of(settings: KafkaSettings, output: str) -> str:
+    """The topic of an output, which `encoding.OUTPUTS` has."""
+    assert output in OUTPUTS
+    topics = Topics.of(settings)
+    return {"verdict": topics.verdicts, "pair": topics.pairs, "group": topics.groups, "alert": topics.alerts}[output]
