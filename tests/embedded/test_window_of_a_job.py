@@ -194,7 +194,7 @@ def test_each_source_keeps_a_copy(tmp_path: Path) -> None:
     assert [line["id"] for line in read_lines(unique)] == [0, 1, 4]
     asked = [line | {"id": f"asked {line['id']}"} for line in read_lines(Path(path))]
     for own in (settings, Settings(shingles="words:1")):  # the index knows what was not given
-        query(own, written(tmp_path / "asked", asked, 1), str(tmp_path / "said"), tmp_path / "index")
+        query(own, written(tmp_path / "asked", asked, 1), str(tmp_path / "said"), tmp_path / "index", overwrite=True)
         assert [line["duplicate_of"] for line in read_lines(tmp_path / "said")] == [0, 1, 0, 1, 4]
     facts: Any = information(tmp_path / "index", check=True)
     assert facts["health"]["problems"] == []
