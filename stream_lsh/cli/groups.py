@@ -99,8 +99,8 @@ def show_groups(
     if plot is not None:
         if group is None:
             raise UsageError("--plot draws one group: name it by its number")
-        check_plot(plot)
         check_outputs({"--plot": str(plot)}, folder=folder)
+        check_plot(plot)
     lines = as_json or not sys.stdout.isatty()
     if group is not None:
         _show_one(folder, group, limit, plot, lines=lines)
