@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import orjson
 from aiokafka import ConsumerRecord
 
-from stream_lsh.embedded.often import Often
 from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import Stopped, waited
+from stream_lsh.kafka.consumer.absence import Absence
 from stream_lsh.kafka.consumer.delivery import Outputs, Row
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
@@ -31,9 +31,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("stream_lsh.kafka.output_values")
 
-REGISTRY = "registry"  # reason of stalls
-PAUSE_SECONDS = 0.1, 5.0  # shortest and longest pause between attempts
-SAY_SECONDS = 30.0  # between two warnings
 MOST_BLOCKING = 200  # records that are converted in the event loop; more in a thread
 
 
@@ -46,11 +43,10 @@ class OutputValues:
 
     def __init__(self, settings: KafkaSettings, probe: Probe | None = None) -> None:
         self._settings = settings
-        self._probe = probe
         self._client: Client | None = None
         self._encoders: dict[str, Encoder] = {}  # by topic
         self._decoders: dict[bytes, Decoder] = {}  # by the head of a value
-        self._often = Often(SAY_SECONDS)
+        self._absence = Absence(log, probe)
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -159,25 +155,15 @@ class OutputValues:
 
     async def _waiting(self, ask: Callable[[], T], stop: asyncio.Event | None) -> T:
         """The registry's answer, in a thread."""
-        pause, longest = PAUSE_SECONDS
-        try:
-            while True:
-                try:
-                    return await asyncio.to_thread(ask)
-                except Absent as error:
-                    if stop is None:
-                        raise Failed(str(error)) from None
-                    if self._probe is not None:
-                        self._probe.waits(str(error))
-                        self._probe.stalled(REGISTRY)
-                    if self._often.due():
-                        log.warning("%s; waiting for it", error)
-                    if await waited(stop, pause):
-                        raise Stopped from None
-                    pause = min(2 * pause, longest)
-        finally:
-            if self._probe is not None:
-                self._probe.waits(None)
+        if stop is None:
+            try:
+                return await asyncio.to_thread(ask)
+            except Absent as error:
+                raise Failed(str(error)) from None
+        found = await self._absence.answered(partial(asyncio.to_thread, ask), partial(waited, stop))
+        if found is None:
+            raise Stopped
+        return found
 
 
 def in_avro(rows: Iterable[Row], encoder: Encoder) -> list[Row]:

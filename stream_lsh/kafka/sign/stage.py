@@ -25,10 +25,11 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import seen, switch
 from stream_lsh.kafka.consumer import state
+from stream_lsh.kafka.consumer.absence import REGISTRY, Absence
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import OVERHEAD, Topics, largest_frame
-from stream_lsh.kafka.registry.decoding import Absent, Schemas
+from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Stage
 from stream_lsh.kafka.sequence.order import sequenced
@@ -65,7 +66,6 @@ KEPT_SECONDS = 10.0  # between two notes of a partition in the topic `state`, on
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
 LAST_SECONDS = 3.0  # for which a stop waits for what is being signed
 ENDED = "a worker has ended while it signed %s, offsets %d to %d: signing them in smaller batches"
-REGISTRY, REGISTRY_SECONDS = "registry", (0.1, 5.0)  # reason of stalls; shortest and longest pause between attempts
 
 
 class SignStage(Stage):
@@ -85,7 +85,7 @@ class SignStage(Stage):
         self._framer: Framer
         self._attempts = Attempts(settings.data_folder, topics.listed, settings.frame_documents)
         self._schemas: Schemas | None = None
-        self._absent = Often(SAY_SECONDS)
+        self._absence = Absence(self.log, probe)
         self._engine_errors = EngineErrors(self.log)
         self._pending = Pending(None if settings.window is None else settings.window_ms)
         self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -408,21 +408,14 @@ class SignStage(Stage):
                 values += [record.key for record in chunk.records if given.envelope == "debezium"]
                 values += [record.value for record in chunk.records]
         missing, epoch = schemas.missing(values), self._relay.epoch
-        pause, longest = REGISTRY_SECONDS
-        try:
-            while missing and epoch == self._relay.epoch:  # records of another epoch are not sent
-                try:
-                    await asyncio.get_running_loop().run_in_executor(pool, schemas.fetch, missing[-1])
-                    missing.pop()
-                except Absent as error:
-                    self.probe.waits(str(error))
-                    self.probe.stalled(REGISTRY)
-                    if self._absent.due():
-                        self.log.warning("%s; waiting for it", error)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, longest)
-        finally:
-            self.probe.waits(None)
+
+        async def pause(seconds: float) -> bool:
+            await asyncio.sleep(seconds)
+            return epoch != self._relay.epoch  # records of another epoch are not sent
+
+        while missing and epoch == self._relay.epoch:
+            fetch = partial(asyncio.get_running_loop().run_in_executor, pool, schemas.fetch, missing.pop())
+            await self._absence.answered(fetch, pause)
 
     async def _sign(self) -> None:
         pool = ThreadPoolExecutor(1, "sign")
