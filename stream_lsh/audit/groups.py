@@ -103,10 +103,11 @@ def read_groups(store: Store, states: NDArray[np.uint8], superseded: NDArray[np.
         members, sources = decoded(value, FIRST_MEMBER, "source")
         now = _states_of(states, members["seq"])
         found.count(found.kept, (sources[i] for i in np.flatnonzero(now == KEPT).tolist()))
-        for i in np.flatnonzero(now > KEPT).tolist():
-            (pair,) = pairs_of(superseded, members["seq"][i : i + 1])
-            if pair["by"] >= 0:
-                replaced.setdefault(int(pair["group"]), []).append((int(members["time"][i]), sources[i]))
+        late_ones = np.flatnonzero(now > KEPT)
+        pairs = pairs_of(superseded, members["seq"][late_ones])
+        late_ones, of = late_ones[pairs["by"] >= 0], pairs["group"][pairs["by"] >= 0]
+        for i, group, time in zip(late_ones.tolist(), of.tolist(), members["time"][late_ones].tolist(), strict=True):
+            replaced.setdefault(group, []).append((time, sources[i]))
     for group, values in groupby(store.scan(MEMBERS), key=lambda item: group_of(item[0])):
         late = replaced.get(group, [])
         times = [np.array([time for time, _ in late], np.int64)]
