@@ -8,6 +8,7 @@ from typing import Any
 
 from stream_lsh.errors import StoreError
 from stream_lsh.families.measure import unused
+from stream_lsh.index.store.files import is_index
 from stream_lsh.settings.model import Settings
 
 BOUNDS = ("compare_with", "max_verified_matches", "max_candidates", "on_conflict", "window")
@@ -22,7 +23,7 @@ def stored_answers(folder: Path | None) -> Mapping[str, Any] | None:
     Raises:
         StoreError: it cannot be read, or has another format.
     """
-    if folder is None or not (folder / "db" / "CURRENT").exists():
+    if folder is None or not is_index(folder):
         return None
     from stream_lsh.embedded import information  # here, because it takes RocksDB with it
 

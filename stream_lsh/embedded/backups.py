@@ -17,7 +17,7 @@ from stream_lsh.embedded.information import information, reading
 from stream_lsh.errors import OutputError, StoreError, UsageError
 from stream_lsh.index.segments.segment import folder_of
 from stream_lsh.index.store.errors import remedy
-from stream_lsh.index.store.files import disk_bytes, looking, make_folder, sync_folder
+from stream_lsh.index.store.files import disk_bytes, is_index, looking, make_folder, sync_folder
 from stream_lsh.index.store.rocksdb import Store
 
 STORE = "db"
@@ -74,7 +74,7 @@ def backup(folder: Path, destination: Path, checkpoint: Callable[[Path], None]) 
 
 def backup_of(folder: Path, destination: Path) -> Backup:
     """Make a backup of an index that no process writes to. Raises as `backup`, and StoreError if one does."""
-    if not (folder / STORE / "CURRENT").exists():
+    if not is_index(folder):
         raise StoreError(f"there is no index in {folder}")
     store = Store(folder / STORE)
     try:
@@ -91,7 +91,7 @@ def restore(source: Path, folder: Path) -> Backup:
         StoreError: there is no backup, or it is damaged.
         OutputError: the index cannot be written.
     """
-    if not (source / STORE / "CURRENT").exists():
+    if not is_index(source):
         raise StoreError(f"there is no backup in {source}")
     part = _part_of(folder)
     try:

@@ -35,6 +35,7 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.reader import IndexReader
 from stream_lsh.index.rows.layout import DELETION, VALID
 from stream_lsh.index.segments.stream_time import set_back_from
+from stream_lsh.index.store.files import is_index
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, judge, reasons
 from stream_lsh.settings.model import Settings
@@ -100,7 +101,7 @@ class Engine:
             StoreError: the folder is in use, damaged, made with other settings, or an interrupted run is to go on
             first. UsageError: the settings do not say what is needed.
         """
-        if not (folder / "db" / "CURRENT").exists():  # before an index is made
+        if not is_index(folder):  # before an index is made
             _check_times(settings)
             if rules is not None:
                 check_fields(rules, settings.time_field, settings.source_field)

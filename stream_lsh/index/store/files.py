@@ -17,9 +17,7 @@ _MOST_FILES = 1 << 16
 
 def is_index(folder: Path) -> bool:
     """Whether there is an index in a folder."""
-    with suppress(PermissionError):
-        return (folder / "db" / "CURRENT").exists()
-    return False
+    return (folder / "db" / "CURRENT").exists()
 
 
 def disk_bytes(folder: Path) -> int:
