@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,17 +174,42 @@ async def test_schemas_are_registered_and_values_read_by_their_ids(registry: Ser
     await values_of(registry.url).register(("verdict", "pair"), stop)  # nothing new
     subjects = [(subject, json.loads(schema)["name"]) for subject, schema in registry.registered]
     assert subjects == [("stream-lsh.verdicts-value", "VerdictLine"), ("stream-lsh.pairs-value", "Pair")]
-    rows = [(b"k", line, [], None), (b"k", None, [], None)] * 200  # so many in a thread
+    rows = [(b"k", line, [], None), (b"k", None, [], None)] * 500  # so many in a thread
     written = await writer.encoded({("stream-lsh.pairs", 0): rows, ("stream-lsh.state", 0): rows})
     assert written["stream-lsh.state", 0] == rows
     avro = written["stream-lsh.pairs", 0][0][1]
     assert avro is not None and avro[:HEAD] == encoded(1001, b"") and written["stream-lsh.pairs", 0][1][1] is None
     records = [record(avro), record(line), record(None), record(avro[:-1]), record(encoded(99, b"x"))]
-    found = await values_of(registry.url).read(records * 50)
-    assert [one.value for one in found] == [line, line, None, avro[:-1], encoded(99, b"x")] * 50
+    found = await values_of(registry.url).read(records * 500)
+    assert [one.value for one in found] == [line, line, None, avro[:-1], encoded(99, b"x")] * 500
     assert [undecoded(one.value) is None for one in found[:5]] == [True, True, True, False, False]
     asked = [path for path, _ in registry.got]
     assert asked == ["/schemas/ids/99", "/schemas/ids/1001"]
+
+
+@pytest.mark.parametrize(("matches", "beside"), [(1, False), (6000, True)])
+async def test_dense_values_are_converted_beside_the_event_loop(
+    registry: Server, monkeypatch: pytest.MonkeyPatch, matches: int, beside: bool
+) -> None:
+    """One verdict with thousands of matches takes as long as thousands of verdicts; a member must send heartbeats."""
+    match = b'{"id":"a","seq":0,"similarity":0.9}'
+    line = b'{"id":"b","seq":1,"kind":"near_duplicate","duplicate_of":"a","similarity":0.9,"group":0,"matches":['
+    line += (
+        b",".join([match] * matches) + b'],"source":{"topic":"t","partition":0,"offset":5},"time":null,"detected_at":7}'
+    )
+    values, threads = values_of(registry.url), list[bool]()
+    await values.register(("verdict",), asyncio.Event())
+    for kind in (Encoder, Decoder):
+        convert = kind.__call__
+
+        def called(self: Any, value: bytes, convert: Any = convert) -> bytes:
+            threads.append(threading.current_thread() is not threading.main_thread())
+            return convert(self, value)
+
+        monkeypatch.setattr(kind, "__call__", called)
+    written = await values.encoded({("stream-lsh.verdicts", 0): [(b"k", line, [], None)]})
+    (found,) = await values.read([record(written["stream-lsh.verdicts", 0][0][1])])
+    assert (found.value, threads) == (line, [beside, beside])
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
