@@ -227,28 +227,16 @@ def beginning(
                 "offset. Else read it under another topic_prefix."
             )
     position, note = committed or (None, Note("", None, None))
-    resign = frames_lost(settings)
-    lost = resign and position is not None and accepted is None and not note.begun
     warning = ""
     if note.begun and accepted is None:
         found = Beginning(position or 0, STARTS)
     elif position is None and accepted is None:
         found = Beginning(bounds[0], STARTS, new=True)
-    elif lost:
-        # With nothing accepted, the first frame may be lost too. So sign again from the beginning, with a mark that the
-        # sequencer always accepts.
-        warning = (
-            f"{where}: no frame of it was sequenced yet; signing it again from its first offset "
-            f"{bounds[0]} on (accept_deleted_records)"
-        )
-        found = Beginning(bounds[0], JUMPS)
     elif position is None or note.begun:
         found = Beginning(accepted or 0)
     else:
-        # If frames are lost, return to what was accepted. What is signed twice counts once.
-        back = resign and accepted is not None and accepted < position
         moved = note.last is not None and note.last.offset >= position  # back by hand, with the note as it was
-        found = Beginning(accepted or 0 if back else position, last=None if back or moved else note.last)
+        found = Beginning(position, last=None if moved else note.last)
     begin = bounds[0]
     if missing := READING.missing(partition, found.position, bounds, settings.accept_deleted_records):
         warning = f"{where}: continuing without {missing} documents from offset {found.position} on"
@@ -257,13 +245,6 @@ def beginning(
     # at that very offset.
     again = found.last is not None and found.last.offset >= begin
     return Beginning(found.position, found.first, found.last, again, found.new, warning)
-
-
-def frames_lost(settings: KafkaSettings) -> bool:
-    """Whether an operator has accepted that frames were deleted before they were sequenced. Their documents are then
-    signed again. It is harmless if none were: a document that is signed twice counts once."""
-    topic = Topics.of(settings).signatures
-    return any(place.startswith(f"{topic}:") for place in settings.accept_deleted_records)
 
 
 def another_topic(topics: Topics, commits: Mapping[str, object]) -> StoreError | None:

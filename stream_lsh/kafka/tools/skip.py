@@ -12,7 +12,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import between, partitions_of, reading
 from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.output_values import OutputValues
-from stream_lsh.kafka.consumer.position import committed, committed_at, place_of
+from stream_lsh.kafka.consumer.position import committed, committed_at
 from stream_lsh.kafka.consumer.unreadable import SKIPPABLE, SKIPPED, named
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
@@ -23,9 +23,7 @@ from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
 LOST = {
-    "signatures": "its documents, unless other frames have them. If a signer of this pipeline has sent it, what "
-    "follows of its partitions is ignored as long as it is missing: start the workers of sign with "
-    "--accept-deleted-records {place}: what is still there of its documents is signed again then.",
+    "signatures": "nothing: the signers sign its documents again, as far as retention has not deleted them.",
     "frames": "nothing, unless the sequencer of this pipeline has sent it: then the shard waits for it for ever, and "
     "only `stream-lsh kafka reindex` into a new prefix helps.",
     "matches": "nothing, unless a shard of this pipeline has sent it: then judge waits until you restart match, which "
@@ -50,7 +48,7 @@ class Unread:
     @property
     def lost(self) -> str:
         """What skipping it loses."""
-        return LOST[self.topic].format(place=place_of(self.place, self.offset))
+        return LOST[self.topic]
 
 
 async def look(settings: KafkaSettings, topic: str, partition: int, offset: int) -> Unread:

@@ -17,7 +17,6 @@ PRINT = KafkaSettings().fingerprint
 LAST = Last(9, 1000, 77)
 READ = Note(PRINT, "json", "murmur2", LAST)
 BEGUN = Note(PRINT, "json", "murmur2", begun=True)
-FRAMES = {"accept_deleted_records": "stream-lsh.signatures:0:9"}
 DELETED = {"accept_deleted_records": "documents:3:10"}
 LOST = {"accept_lost_position": "documents:3:12"}
 
@@ -113,7 +112,6 @@ def test_what_distinguishes_a_record_from_another() -> None:
     [
         (None, None, (4, 20), {}, Beginning(4, STARTS, new=True)),
         ((4, BEGUN), None, (4, 20), {}, Beginning(4, STARTS)),
-        ((4, BEGUN), None, (4, 20), FRAMES, Beginning(4, STARTS)),
         ((4, BEGUN), 15, (4, 20), {}, Beginning(15)),
         ((10, READ), 15, (0, 20), {}, Beginning(10, CONTINUES, LAST, again=True)),
         ((10, READ), None, (0, 10), {}, Beginning(10, CONTINUES, LAST, again=True)),
@@ -122,8 +120,6 @@ def test_what_distinguishes_a_record_from_another() -> None:
         ((12, READ), 12, (10, 12), {}, Beginning(12, CONTINUES, LAST)),  # retention has taken it
         ((10, Note(PRINT, None, None)), 10, (0, 20), {}, Beginning(10)),
         (None, 12, (0, 20), LOST, Beginning(12)),
-        ((10, READ), 7, (0, 20), FRAMES, Beginning(7)),
-        ((10, READ), 15, (0, 20), FRAMES, Beginning(10, CONTINUES, LAST, again=True)),
     ],
 )
 def test_where_it_begins(
@@ -134,8 +130,6 @@ def test_where_it_begins(
 
 
 def test_where_it_begins_after_a_loss_that_is_accepted() -> None:
-    found = begin((10, READ), None, (3, 20), **FRAMES)
-    assert (found.position, found.first, found.last) == (3, JUMPS, None) and "first offset 3 on" in found.warning
     found = begin((10, READ), 10, (15, 20), **DELETED)
     assert (found.position, found.first, found.last) == (15, JUMPS, None) and "without 5 documents" in found.warning
     found = begin((10, BEGUN), None, (15, 20), **DELETED)

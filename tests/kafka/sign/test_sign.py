@@ -320,7 +320,6 @@ async def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_it
     """Its first frame had the mark without which the sequencer takes nothing of a partition."""
     settings = await make(partitions=2)
     topics = Topics.of(settings)
-    careless = settings.model_copy(update={"accept_deleted_records": (f"{topics.signatures}:0:0",)})
     await produce(settings, [line(i) for i in range(20)], 1)
     async with running(SignStage, settings):
         await until_signed(settings, 20)
@@ -329,9 +328,9 @@ async def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_it
     await commit(settings, "sequence", topics.signatures, lost, Accepted(KEY, {1: 0}).metadata())
     await produce(settings, [line(i) for i in range(20, 30)], 1)
     await delete_before(settings, topics.documents, 5)
-    async with running(SignStage, careless):
+    async with running(SignStage, settings):
         await until_signed(settings, 30)
     frames = (await records(settings, topics.signatures))[lost:]
     assert accepted_documents(settings, frames) == [(0, offset) for offset in range(5, 30)]
     firsts = [row for record in frames for row in Frame.decode(record.value, settings).segments.tolist() if row[3]]
-    assert firsts == [[0, 5, firsts[0][2], JUMPS]]
+    assert firsts == [[0, 5, firsts[0][2], STARTS]]
