@@ -240,11 +240,7 @@ def too_small(settings: KafkaSettings, limits: Mapping[str, int]) -> str | None:
     """What is wrong if an output takes less than a pipeline needs, by its max.message.bytes. A worker looks before it
     starts; this is for a limit that was lowered since."""
     least = {spec.name: spec.max_message_bytes for spec in wanted(settings)}
-    found = next(((topic, limit) for topic, limit in limits.items() if limit < least[topic]), None)
-    if found is None:
-        return None
-    topic, limit = found
-    return _too_small(topic, limit, least[topic])
+    return next((_too_small(topic, at, least[topic]) for topic, at in limits.items() if at < least[topic]), None)
 
 
 def _too_small(topic: str, limit: int | str, least: int) -> str:

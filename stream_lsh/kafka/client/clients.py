@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
@@ -133,7 +134,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),
         **given,
     )
-    private.watch_throttle(consumer, Throttle(settings, f"{settings.topic_prefix}.{role}"))
+    private.watch_throttle(consumer, partial(throttled, settings, f"{settings.topic_prefix}.{role}"))
     looking: asyncio.Task[None] | None = None
     try:
         await _started(consumer.start, settings)
@@ -199,7 +200,7 @@ async def producing(settings: KafkaSettings, role: str, **options: Any) -> Async
         **options,
     }
     producer = AIOKafkaProducer(**client_options(settings), **given)
-    private.watch_throttle(producer, Throttle(settings, given["client_id"]))
+    private.watch_throttle(producer, partial(throttled, settings, given["client_id"]))
     private.require_brokers(producer)
     try:
         await _started(producer.start, settings)
@@ -261,20 +262,13 @@ async def _ended(work: Awaitable[Any], seconds: float) -> bool:
 _THROTTLED = Often(SAY_SECONDS)  # for each client: readers are short-lived, and many
 
 
-class Throttle:
-    """Says in the log, once in ten minutes, that the brokers hold a client back by a quota."""
-
-    def __init__(self, settings: KafkaSettings, name: str) -> None:
-        self._user = f"user {settings.sasl_username!r}" if settings.sasl_username else "this client"
-        self._where = f"Kafka at {settings.bootstrap_servers}"
-        self._name = name
-
-    def __call__(self, seconds: float) -> None:
-        if not _THROTTLED.due((self._where, self._name)):
-            return
+def throttled(settings: KafkaSettings, name: str, seconds: float) -> None:
+    """Say in the log, once in ten minutes, that the brokers hold a client back by a quota. name: its client id."""
+    if _THROTTLED.due((settings.bootstrap_servers, name)):
         logger.warning(
-            "%s holds %s (client id %s) back by a quota, here for %.1f s: raise its producer_byte_rate, "
-            "consumer_byte_rate or request_percentage", self._where, self._user, self._name, seconds,
+            "Kafka at %s holds %s (client id %s) back by a quota, here for %.1f s: raise its producer_byte_rate, "
+            "consumer_byte_rate or request_percentage", settings.bootstrap_servers,
+            f"user {settings.sasl_username!r}" if settings.sasl_username else "this client", name, seconds,
         )  # fmt: skip
 
 

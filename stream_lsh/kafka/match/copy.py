@@ -60,8 +60,8 @@ def begins_with_snapshot(folder: Path, start: int) -> bool:
 
 
 class Rebuild(Exception):
-    """The store cannot follow the changelog: it has to be built again from there. whole: whether the changelog has all
-    that is needed."""
+    """The store cannot follow the changelog: it has to be built again from there. whole: whether the changelog surely
+    has all that is needed."""
 
     def __init__(self, reason: str, *, whole: bool) -> None:
         super().__init__(reason)
@@ -243,12 +243,7 @@ class Copy:
             raise Rebuild(f"the snapshot from which {self.folder} is built has left the window", whole=True)
         begins, placed = start > 0 and self.last < 0, self.cycle.last_frame
         if (-1 if placed is None else placed) < change.offset <= self.last and not self._answers.agrees(change):
-            raise Rebuild(
-                f"the changelog has another worker's change of the frame at {change.offset}",
-                whole=self.settings.window is not None
-                or self._erase_after is not None
-                or begins_with_snapshot(self.folder, start),
-            )
+            raise Rebuild(f"the changelog has another worker's change of the frame at {change.offset}", whole=False)
         self.cycle.change(change.offset, change.predecessor, first=begins or offset == start > 0)
         if change.offset > self.last and (change.predecessor == self.last or begins):
             if begins:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from mode.threads import WorkerThread
 from mode.utils.queues import FlowControlEvent
 
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, Throttle, stop_consumer, watch_name
+from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer, throttled, watch_name
 from stream_lsh.kafka.consumer.position import Bounds, bounds
 from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
@@ -146,7 +146,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             rebalance_timeout_ms=int(conf.broker_rebalance_timeout * 1000),
             heartbeat_interval_ms=int(conf.broker_heartbeat_interval * 1000),
         )
-        private.watch_throttle(consumer, Throttle(self.app.settings, conf.broker_client_id))
+        private.watch_throttle(consumer, partial(throttled, self.app.settings, conf.broker_client_id))
         return consumer
 
     @Service.task

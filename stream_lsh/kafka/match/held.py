@@ -273,7 +273,7 @@ class Held:
         except DamagedError as error:
             raise self._for_us(error) from error
         except Rebuild as error:
-            raise self._anew(str(error), whole=error.whole) from None
+            raise self._anew(str(error), whole=error.whole or self._whole) from None
         self._matched = time.monotonic()
         self._intact(lambda: replica.flush(self._in_haste))
 

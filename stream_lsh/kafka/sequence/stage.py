@@ -29,7 +29,7 @@ from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, sho
 from stream_lsh.kafka.client.clients import switch, waited
 from stream_lsh.kafka.consumer.decisions import DecisionLog, decisions_due, judged_by, judged_so_far
 from stream_lsh.kafka.consumer.delivery import Delivery, delivering
-from stream_lsh.kafka.consumer.position import Reading, committed, place_of
+from stream_lsh.kafka.consumer.position import Reading, committed
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
 from stream_lsh.kafka.consumer.state import SETTINGS, encode_settings, known_at, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -109,7 +109,7 @@ class SequenceStage(Stage):
         accepted = self.settings.accept_deleted_records
         if missing := READING.missing(self._relay.place(0), position, bounds, accepted):
             self._relay.member.log.warning(
-                "%s: %d frames from offset %d on are deleted; the signers must sign their documents again "
+                "%s: %d frames from offset %d on are deleted; the signers sign their documents again "
                 "(accept_deleted_records)", source, missing, position,
             )  # fmt: skip
             position += missing
@@ -235,7 +235,7 @@ class SequenceStage(Stage):
         if decision.repeats:
             self.probe.ignored("repeat", decision.repeats)
         for gap in decision.gaps:
-            self._warn(gap, offset)
+            self._warn(gap)
         after, sent = decision.after, list[bytes]()
         if decision.documents:
             if offset > self._done:
@@ -315,20 +315,17 @@ class SequenceStage(Stage):
                 log.forget()
                 self._more_decisions.set()
 
-    def _warn(self, gap: Gap, offset: int) -> None:
-        """Count a gap before the frame at this offset, and warn. The signer that left a gap fills it; a lasting one
-        needs an operator."""
+    def _warn(self, gap: Gap) -> None:
+        """Count a gap, and warn. The signer that left it fills it."""
         self.probe.ignored("gap")
         now = time.monotonic()
         if now - self._warned.get(gap.partition, -GAP_SECONDS) >= GAP_SECONDS:
             self._warned[gap.partition] = now
             self._relay.member.log.warning(
-                "%s: a frame from position %d on is ignored until what is missing before it has come "
-                "(%s). If its signer has not failed, %s has lost frames: restart all workers of sign with "
-                "--accept-deleted-records %s, and their documents are signed again", self.topics.where(gap.partition),
-                gap.begins,
+                "%s: a frame from position %d on is ignored until what is missing before it has come (%s): the signer "
+                "sends it again, or signs it again if %s has lost it", self.topics.where(gap.partition), gap.begins,
                 "nothing accepted yet" if gap.accepted < 0 else f"accepted up to {gap.accepted}",
-                self.topics.signatures, place_of(self._relay.place(0), offset),
+                self.topics.signatures,
             )  # fmt: skip
 
     # -- limit on documents in flight to the judge ------------------------------------------------------------------
