@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bench.corpora import default_data
 from stream_lsh.evaluation.advice import background_of
-from stream_lsh.evaluation.exact import exact_pairs
+from stream_lsh.evaluation.exact import AllPairs, Ranked
 from stream_lsh.evaluation.sample import Sample, draw
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.signer import Signed, Signer
@@ -93,7 +93,7 @@ def labelled(texts: Texts, shingles: tuple[str, ...], considered: IsPair, same: 
     places = {pair: number for number, pair in enumerate(pairs)}
     for name in shingles:
         signed = texts.sign(Settings(shingles=name))
-        every = exact_pairs(signed.shingles, signed.offsets, 0.02)
+        every = AllPairs(Ranked.of(signed.shingles, signed.offsets), 0.02).run()
         similarity = np.zeros(len(pairs))
         for i, j, jaccard in zip(every.first.tolist(), every.second.tolist(), every.similarity.tolist(), strict=True):
             if (i, j) in places:
@@ -119,7 +119,7 @@ def rewritten(texts: Texts, shingles: tuple[str, ...]) -> Iterator[list[str]]:
     originals = {r["task"]: i for i, r in enumerate(texts.records) if r["category"] == "orig"}
     for name in shingles:
         signed = texts.sign(Settings(shingles=name))
-        every = exact_pairs(signed.shingles, signed.offsets, 0.001)
+        every = AllPairs(Ranked.of(signed.shingles, signed.offsets), 0.001).run()
         known = {
             (i, j): s
             for i, j, s in zip(every.first.tolist(), every.second.tolist(), every.similarity.tolist(), strict=True)
@@ -147,7 +147,7 @@ def bands_and_rows(texts: Texts) -> Iterator[list[str]]:
 def sizes_of_signatures(texts: Texts) -> Iterator[list[str]]:
     """What `--verify signature` makes of the pairs, by K: the estimate against the true similarity."""
     signed = texts.sign(Settings())
-    pairs = exact_pairs(signed.shingles, signed.offsets, 0.3, workers=2)
+    pairs = AllPairs(Ranked.of(signed.shingles, signed.offsets), 0.3, workers=2).run()
     places, ends = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
     older, newer = ends.reshape(2, -1)
     involved = Texts(texts.name, [texts.records[place] for place in places.tolist()], texts.fields)

@@ -113,7 +113,8 @@ def _tune(
     rejected: Counter[str] = Counter()
     drawn = found = None
     if inputs:
-        drawn = draw(settings, inputs, min(sample, module.most_of(settings.measure)), limit, rejected)
+        most = sample if settings.measure in ("jaccard", "containment") else min(sample, tune_bands.MOST)
+        drawn = draw(settings, inputs, most, limit, rejected)
         found = module.background_of(drawn, settings)
     documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else 0)
     settings = tune_bands.sized(settings, found, documents)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stream_lsh.cli.tune_sample import described
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.measure import CERTAIN, MOST_COMPONENTS, Measure, lookups
+from stream_lsh.families.measure import CERTAIN, MOST_COMPONENTS, lookups
 from stream_lsh.families.tuning import LARGEST_SIGNATURE_SIZE, Banding, alternatives, component_bytes
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, few, odds, percent, size
@@ -37,11 +37,6 @@ MOST_FALSE = 250
 1,024 components have 2,070, 2,048 have 490, and 4,096 have 100."""
 ADVICE_DOCUMENTS = 2000
 """Shingle lengths are compared on so many documents: two million pairs tell them apart, and it takes a second."""
-
-
-def most_of(measure: Measure) -> int:
-    """Documents that a sample has at most."""
-    return 10**9 if measure == "jaccard" else MOST
 
 
 def background_of(drawn: Sample, settings: Settings) -> Background | ItemBackground:
@@ -206,8 +201,12 @@ def _keys_of_pieces(curve: Curve) -> Iterator[str]:
     yield "  found within the distance   all, except for `not_compared` in verdicts"
 
 
+def over(settings: Settings) -> str:
+    """What the curve is over."""
+    return _measure(settings.curve)
+
+
 def _measure(curve: Curve) -> str:
-    """What the curve of a measure is over."""
     return {"cosine": "cosine", "jaccard": "similarity", "weighted-jaccard": "similarity"}.get(
         curve.measure, "distance"
     )
@@ -217,11 +216,6 @@ def signature_bytes(curve: Curve) -> int:
     """Bytes of a signature with the K of this curve."""
     size_, _, rows = curve.banding
     return size_ // 8 if curve.measure in ("cosine", *CERTAIN) else size_ * component_bytes(rows)
-
-
-def over(settings: Settings) -> str:
-    """What the curve is over."""
-    return {"jaccard": "similarity"}.get(settings.measure, "distance" if settings.curve.by_distance else "cosine")
 
 
 def table(settings: Settings, found: Background | ItemBackground | None) -> Iterator[str]:
@@ -321,12 +315,12 @@ def sampled(
 
 def _advice(settings: Settings, drawn: Sample, documents: int) -> Iterator[str]:
     """Whether the shingles have the right length."""
-    from stream_lsh.evaluation.advice import advise, continuous_share, current_length
+    from stream_lsh.evaluation.advice import advise, continuous_share, current_length, measure_lengths
 
     part = drawn.first(ADVICE_DOCUMENTS)
     current = current_length(settings, continuous_share(part))
     lengths: list[Length] = []
-    for length in _lengths(settings, drawn, documents):
+    for length in measure_lengths(part, settings, documents):
         if not lengths:
             yield ""
             yield f"Length of the shingles, on {count(len(part), 'document')}"
@@ -340,12 +334,6 @@ def _advice(settings: Settings, drawn: Sample, documents: int) -> Iterator[str]:
     if lengths:
         yield "  in another: share of a document's shingles in a typical other document"
         yield textwrap.fill(advise(lengths, current), 78, initial_indent="  ", subsequent_indent="  ")
-
-
-def _lengths(settings: Settings, drawn: Sample, documents: int) -> Iterator[Length]:
-    from stream_lsh.evaluation.advice import measure_lengths
-
-    return measure_lengths(drawn.first(ADVICE_DOCUMENTS), settings, documents)
 
 
 def as_object(
@@ -370,12 +358,15 @@ def as_object(
         cost = curve.false_candidates(documents, found.histogram()) if found.pairs else None
         made["sample"] = {"documents": len(drawn), "of": drawn.seen, "pairs": found.pairs, "false_candidates": cost}
         if jaccard:
+            from stream_lsh.evaluation.advice import measure_lengths
+
+            lengths = measure_lengths(drawn.first(ADVICE_DOCUMENTS), settings, documents) if found.pairs else ()
             made["sample"]["shingles"] = [
                 {
                     "shingles": length.shingles, "in_another": length.chance, "mean_similarity": length.mean,
                     "false_candidates": length.candidates,
                 }
-                for length in (_lengths(settings, drawn, documents) if found.pairs else ())
+                for length in lengths
             ]  # fmt: skip
     return made
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from stream_lsh.cli.tune_sample import described
 from stream_lsh.families.containment import needed, probability
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.measure import Measure
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, odds, percent
 
@@ -23,11 +22,6 @@ LENGTHS = (1, 4, 16)
 SAMPLINGS = (1, 2, 3, 4, 6, 8, 12, 16)
 FAR = 0.5
 """The smaller of the two shares of which the family is sensitive, in units of the threshold."""
-
-
-def most_of(_: Measure) -> int:
-    """Documents that a sample has at most: as many as are asked for."""
-    return 10**9
 
 
 def over(settings: Settings) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.demo.feed import SHARES, UNRELATED, Entry, Feed
-from stream_lsh.evaluation.exact import exact_pairs
+from stream_lsh.evaluation.exact import AllPairs, Ranked
 from stream_lsh.evaluation.metrics import Quality
 from stream_lsh.families.signer import Signer
 from stream_lsh.settings.model import Settings
@@ -69,7 +69,7 @@ def find_truth(feed: Feed, settings: Settings) -> Truth:
     texts = ["\n".join(document[name] for name in settings.text_field).encode() for document in documents]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     signed = Signer(settings.signing).sign(b"".join(texts), ends, want_shingles=True)
-    found = exact_pairs(signed.shingles, signed.offsets, settings.threshold)
+    found = AllPairs(Ranked.of(signed.shingles, signed.offsets), settings.threshold).run()
     places = np.array(positions, dtype=np.int64)
     bounds = signed.offsets
     shingles = {

@@ -67,25 +67,6 @@ class Ranked:
         return cls(ranks, offsets, len(frequencies))
 
 
-def exact_pairs(
-    shingles: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
-    threshold: float,
-    *,
-    workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> Pairs:
-    """All pairs with Jaccard >= threshold of documents given as distinct shingle hashes, as `Signer.sign` returns them.
-
-    `shingles` uint64[total] holds document i at `offsets[i]:offsets[i+1]`. Documents without a shingle are in no pair.
-    The work grows with the pairs that share a rare shingle: quadratically, but with a small constant. Memory is some 30
-    bytes a shingle and 24 a pair found. `progress` is called with documents done and documents in all.
-
-    Raises ValueError unless 0 < threshold <= 1.
-    """
-    return AllPairs(Ranked.of(shingles, offsets), threshold, workers).run(progress=progress)
-
-
 class Exhaustive(ABC):
     """The comparison of all documents with all older ones.
 
@@ -132,7 +113,14 @@ class Exhaustive(ABC):
 
 
 class AllPairs(Exhaustive):
-    """The index of prefixes over some documents, and the comparison of any of them with all older ones."""
+    """All pairs with at least this Jaccard similarity, by an index of prefixes. None has a document without a shingle.
+
+    The work grows with the pairs that share a rare shingle: quadratically, but with a small constant. Memory is some 30
+    bytes a shingle and 24 a pair found.
+
+    Raises:
+        ValueError: the threshold is not above 0, or above 1.
+    """
 
     def __init__(self, documents: Ranked, threshold: float, workers: int = 1) -> None:
         if not 0.0 < threshold <= 1.0:

@@ -54,7 +54,8 @@ def report(
     lowest = float(min(truth_true.min(initial=threshold), found_true.min(initial=threshold)))
     edges = edges_from(threshold) if inner is None else [threshold, *inner, 1.0]
     if lowest < threshold:
-        edges = [*_tenths_below(threshold, lowest), *edges]
+        tenths = range(math.floor(lowest * 10), 11)
+        edges = [*(tenth / 10 for tenth in tenths if tenth < threshold * 10 - 1e-9), *edges]
     promised = np.array([banding.probability(similarity) for similarity in truth_true.tolist()]) * ~below
     errors = np.abs(found.similarity - found_true)
     missed = Pairs(truth.first, truth.second, truth_true).take(comparison.missed)
@@ -75,11 +76,6 @@ def report(
         mean_error=float(errors.mean()) if len(errors) else None,
         largest_error=float(errors.max()) if len(errors) else None,
     )
-
-
-def _tenths_below(threshold: float, lowest: float) -> list[float]:
-    """Tenths below the threshold, from the lowest similarity there is."""
-    return [tenth / 10 for tenth in range(-10, 11) if math.floor(lowest * 10) <= tenth < threshold * 10 - 1e-9]
 
 
 def edges_of_distance(curve: Curve) -> list[float]:

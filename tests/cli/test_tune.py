@@ -46,6 +46,11 @@ def test_the_choice_its_curve_and_what_is_beside_it() -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("measure", "over"), [("jaccard", "similarity"), ("weighted-jaccard", "similarity")])
+def test_the_curve_says_what_it_is_over(measure: str, over: str) -> None:
+    assert f"P(candidate) over {over}\n" in tune("--measure", measure, "--threshold", "0.5").stdout
+
+
 def test_the_figures_as_json(feed: Path) -> None:
     found = figures("tune", feed, "--threshold", "0.8", "--expected-docs", "1000")
     assert (found["signature_size"], found["bands"], found["rows"], found["documents"]) == (128, 18, 5, 1000)

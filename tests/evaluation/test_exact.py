@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.real_pairs import CORPORA, lines, true_pairs
 
-from stream_lsh.evaluation.exact import AllPairs, Ranked, exact_pairs
+from stream_lsh.evaluation.exact import AllPairs, Ranked
 from stream_lsh.families.signer import Signer
 from stream_lsh.settings.model import Settings as LshSettings
 
@@ -38,7 +38,7 @@ def by_definition(sets: list[set[int]], threshold: float) -> list[tuple[int, int
 
 
 def listed(sets: list[set[int]], threshold: float, workers: int = 1) -> list[tuple[int, int, float]]:
-    pairs = exact_pairs(*flat(sets), threshold, workers=workers)
+    pairs = AllPairs(Ranked.of(*flat(sets)), threshold, workers).run()
     return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.similarity.tolist(), strict=True))
 
 
@@ -68,7 +68,7 @@ def test_chunks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(expected) > 100
     monkeypatch.setattr(AllPairs, "CHUNK", 17)
     seen: list[tuple[int, int]] = []
-    pairs = exact_pairs(*flat(sets), 0.4, workers=3, progress=lambda done, total: seen.append((done, total)))
+    pairs = AllPairs(Ranked.of(*flat(sets)), 0.4, 3).run(lambda done, total: seen.append((done, total)))
     assert list(zip(pairs.first, pairs.second, pairs.similarity, strict=True)) == expected
     assert seen[0] == (17, 300)
     assert seen[-1] == (300, 300)
@@ -77,7 +77,7 @@ def test_chunks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_threshold_is_checked() -> None:
     for threshold in (0.0, -0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="threshold"):
-            exact_pairs(*flat([{1}]), threshold)
+            AllPairs(Ranked.of(*flat([{1}])), threshold)
 
 
 def test_seconds_is_an_estimate() -> None:
@@ -110,7 +110,7 @@ def test_it_reproduces_the_truth_files(shared_data: Path, corpus: str) -> None:
     documents = [json.loads(line) for line in lines(shared_data, corpus)]
     ids = [document["id"] for document in documents]
     expected = true_pairs(shared_data, corpus, set(ids))
-    found = exact_pairs(*shingled(documents, CORPORA[corpus].fields), 0.5, workers=2)
+    found = AllPairs(Ranked.of(*shingled(documents, CORPORA[corpus].fields)), 0.5, 2).run()
     named = {
         frozenset((ids[i], ids[j])): jaccard
         for i, j, jaccard in zip(found.first.tolist(), found.second.tolist(), found.similarity.tolist(), strict=True)
