@@ -17,7 +17,6 @@ from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.last_choice import LastChoice, write_again
 from stream_lsh.embedded.lines import Batch
-from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.published import published
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, InputCount, Progress, Rejected, Summary, WindowReport
@@ -77,8 +76,6 @@ class Job:
             StreamLshError: with everything before the error written and committed; likewise KeyboardInterrupt and
                 BrokenPipeError.
         """
-        flags = {f"--{name.replace('_', '-')}": path for name, path in self.outputs.items()}
-        check_outputs(flags, map(str, self.inputs), folder=self.folder)
         if self.folder is not None:
             return self._run(self.folder, progress)
         with temporary_folder() as folder:
