@@ -33,11 +33,8 @@ def require_kafka(*packages: str) -> None:
 def require_for_children() -> None:
     """Check that what workers and `serve` need is installed, as `require`. It is not imported, which takes long."""
     for extra, packages in (("kafka", PACKAGES), ("serve", SERVE_PACKAGES)):
-        require("this demo", extra, [name for name in packages if not _is_there(name)])
-
-
-def _is_there(package: str) -> bool:
-    return package in sys.modules or importlib.util.find_spec(package) is not None  # a loaded faust has no spec
+        unloaded = [name for name in packages if name not in sys.modules]  # a loaded faust has no spec
+        require("this demo", extra, [name for name in unloaded if importlib.util.find_spec(name) is None])
 
 
 def require(what: str, extra: str, packages: Sequence[str]) -> None:

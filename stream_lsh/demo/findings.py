@@ -55,7 +55,8 @@ class Findings:
                 self.first_pair = seconds
             if self._left:
                 self._left -= 1
-                return self._pair(found)
+                newer = found["newer"]
+                return f"pair   {found['similarity']:.2f}  {newer} is like {found['older']}" + self._title(newer)
         return None
 
     def counts(self) -> str | None:
@@ -85,9 +86,6 @@ class Findings:
             ("alerts", f"{self._totals['alerts']:,}"),
         )
         return "\n".join(f"{name:<11}{text}" for name, text in rows)
-
-    def _pair(self, pair: Mapping[str, Any]) -> str:
-        return f"pair   {pair['similarity']:.2f}  {pair['newer']} is like {pair['older']}" + self._title(pair["newer"])
 
     def _alert(self, alert: Mapping[str, Any]) -> str:
         row = alert["group"]

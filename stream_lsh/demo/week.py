@@ -146,7 +146,9 @@ class _Newsroom(Newsroom):
     def __init__(self, random: Random) -> None:
         super().__init__(random)
         towns = random.sample(TOWNS, TOWN_PAPERS)
-        self.papers = [*outlets.ENGLISH, *(_paper(town, random.choice(PAPERS)) for town in towns)]
+        names = [f"{town} {random.choice(PAPERS)}" for town in towns]
+        papers = (Outlet(name.lower().replace(" ", "-"), "en", f"{name}, own report") for name in names)
+        self.papers = [*outlets.ENGLISH, *papers]
 
     def run(self, documents: int) -> Week:
         events = max(LEAST_EVENTS, documents // AN_EVENT)
@@ -235,10 +237,6 @@ class _Newsroom(Newsroom):
             outlet = random.choice([one for one in known if one.language == desk.language])
             story = write(random, desk, random.choice(desk.topics))
         return printed(story, outlet, article.story)
-
-
-def _paper(town: str, name: str) -> Outlet:
-    return Outlet(f"{town}-{name}".lower(), "en", f"{town} {name}, own report")
 
 
 def _weekday(ts: int) -> str:

@@ -9,14 +9,13 @@ has the same signature on every machine.
 
 from __future__ import annotations
 
-import json
 import math
 from functools import lru_cache
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
+from stream_lsh.documents.json_reader import loaded
 from stream_lsh.families.components import components_of
 from stream_lsh.families.signer import Signed, Signs
 from stream_lsh.families.sketch import random_words
@@ -57,10 +56,6 @@ class WeightsSigner(Signs):
             words, offsets = np.empty(0, np.uint64), np.empty(0, np.int64)
         return Signed(sizes, fingerprints, signatures, words, offsets)
 
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The sets as words, and offsets int64[n + 1] in them."""
-        return parsed(texts, np.ascontiguousarray(ends, np.int64))
-
 
 def parsed(texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Sets from texts that end at `ends`: hash and bits of the weight of each element, uint64, by hash within a set;
@@ -81,13 +76,7 @@ def parsed(texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], N
 
 
 def _weights(text: bytes) -> dict[str, float]:
-    if text[:1] != b"{":
-        return {}
-    try:
-        found: dict[str, float] = orjson.loads(text)
-    except orjson.JSONDecodeError:  # a lone surrogate
-        found = json.loads(text.decode("utf-8", "surrogatepass"))
-    return found
+    return loaded(text) if text[:1] == b"{" else {}
 
 
 @njit

@@ -44,7 +44,9 @@ class Scope:
         except Refused as error:
             raise UsageError(error.detail) from None
         self.within = {name: values[name] for name in fields}
-        self.prefix = "".join(f"{_coded(value)}/" for value in self.within.values())
+        # A number and its digits are two values; a quoted string has no plus.
+        coded = (quote(value, safe="") if isinstance(value, str) else f"+{value}" for value in self.within.values())
+        self.prefix = "".join(f"{value}/" for value in coded)
 
     def stored(self, id: Id) -> tuple[Id, ...]:
         """The ids under which a note may be stored: the first of them that is there, else the first of all.
@@ -67,8 +69,3 @@ class Scope:
         or with half a character, which no message can have."""
         shown = id[len(self.prefix) :] if isinstance(id, str) else id
         return shown if self.has(id) and (isinstance(shown, int) or not _HALF.search(shown)) else None
-
-
-def _coded(value: Value) -> str:
-    # A number and its digits are two values; a quoted string has no plus.
-    return quote(value, safe="") if isinstance(value, str) else f"+{value}"

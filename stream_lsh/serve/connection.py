@@ -23,6 +23,7 @@ from stream_lsh.serve.problems import MEDIA_TYPE, Problem
 from stream_lsh.serve.request_log import LOG
 
 HEADER_BYTES = 64 << 10  # limit of the request line, headers and trailers together
+_TOO_LARGE = f"the request line, headers and trailers have more than {HEADER_BYTES >> 10} KiB together"
 HEADER_SECONDS = 10.0  # time limit for the request line and headers
 SILENT_SECONDS = 60.0  # time limit for the next part of a body or of a response
 LINGER_SECONDS = 2.0  # time limit for a client to read a refusal, while it may still be sending
@@ -215,7 +216,9 @@ class Connection(HttpToolsProtocol):
         """Answer with a problem, as for all other errors, behind the answers to earlier requests. Then close the
         connection."""
         if self._last is None:
-            self._last = _bad_headers() if self._too_large else Problem(400, "this is not a valid HTTP request")
+            self._last = (
+                Problem(431, _TOO_LARGE) if self._too_large else Problem(400, "this is not a valid HTTP request")
+            )
         self.refuse(self._last.status)
         self._ended = True
         self._have_headers()
@@ -334,10 +337,6 @@ class Limited:
             await problem.response()(scope, receive, sending)
         finally:
             connection.answered()
-
-
-def _bad_headers() -> Problem:
-    return Problem(431, f"the request line, headers and trailers have more than {HEADER_BYTES >> 10} KiB together")
 
 
 def _written(problem: Problem) -> bytes:

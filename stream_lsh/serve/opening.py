@@ -36,11 +36,8 @@ class Opening:
         try:
             self.engine = write()
         except StreamLshError as error:
-            if not is_full(error):
+            if not self.failed(error):
                 raise
-            disk.failed()
-            self.engine = read()
-            _LOG.error(_FULL, error)
 
     @property
     def read_only(self) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
+from stream_lsh.documents.json_reader import loaded
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.event_filter import EventFilter, Kind
 from stream_lsh.serve.events import Ring
 from stream_lsh.serve.pipeline.outputs import Outputs
-from stream_lsh.serve.pipeline.verdicts import ARRIVED, Verdicts, parsed
+from stream_lsh.serve.pipeline.verdicts import ARRIVED, Verdicts
 
 
 def verdict(id: str | int | None, seq: int, kind: str, **more: Any) -> dict[str, Any]:
@@ -67,13 +68,13 @@ def test_a_superseded_document_is_dropped_in_any_order_of_partitions() -> None:
 async def test_a_repetition_is_answered_as_it_was_the_first_time() -> None:
     again = verdict("a", 9, "redelivered", first_kind="unique", group=1)
     found = fed(verdict("a", 1, "unique"), again)
-    answer = parsed(await found.wait((0, 9)))
+    answer = loaded(await found.wait((0, 9)))
     assert (answer["seq"], answer["kind"], answer["redelivered"], answer["group"]) == (1, "unique", 9, 1)
     assert "first_kind" not in answer
-    unknown = parsed(await fed(again).wait((0, 9)))  # its first verdict was too long ago
+    unknown = loaded(await fed(again).wait((0, 9)))  # its first verdict was too long ago
     assert (unknown["seq"], unknown["kind"]) == (None, "unique")
     provisional = {**again, "first_kind": None}
-    assert parsed(await fed(provisional).wait((0, 9))) == provisional
+    assert loaded(await fed(provisional).wait((0, 9))) == provisional
 
 
 async def test_a_verdict_is_sent_to_waiting_and_late_readers() -> None:
@@ -82,8 +83,8 @@ async def test_a_verdict_is_sent_to_waiting_and_late_readers() -> None:
     for seq in range(6):
         one = verdict(f"d{seq}", seq, "unique")
         found.add(json.dumps(one).encode(), one)
-    assert parsed(await waiting)["id"] == "d4"
-    assert parsed(await found.wait((2, 5)))["id"] == "d5"
+    assert loaded(await waiting)["id"] == "d4"
+    assert loaded(await found.wait((2, 5)))["id"] == "d5"
     given_up = found.wait((0, 9))
     found.give_up((0, 9))
     one = verdict("d9", 9, "unique")
@@ -107,7 +108,7 @@ def test_repeats_and_rejections_take_nothing_back() -> None:
 
 
 def test_lone_surrogates_are_read() -> None:
-    assert parsed(b'{"id":"\\ud800"}')["id"] == "\ud800"
+    assert loaded(b'{"id":"\\ud800"}')["id"] == "\ud800"
 
 
 ALL = EventFilter()

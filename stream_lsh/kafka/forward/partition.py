@@ -7,16 +7,15 @@ and each topic has a join of its own.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.documents.fields import id_text, plain
+from stream_lsh.documents.json_reader import loaded
 from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.judging.verdicts import Kind
@@ -375,7 +374,7 @@ def read_verdict(record: ConsumerRecord, *topics: str) -> Verdict:
     if (why := undecoded(record.value)) is not None:
         raise StoreError(why)
     try:
-        found = _object(record.value)
+        found = loaded(record.value)
         source, kind, reason, detail = found["source"], found["kind"], found.get("reason", ""), found.get("detail", "")
         headers = tombstone_headers(found) if found.get("tombstone") else ()
         supersedes = id_text(found["supersedes"]) if "supersedes" in found else b""
@@ -392,10 +391,3 @@ def read_verdict(record: ConsumerRecord, *topics: str) -> Verdict:
             "the same documents topics"
         )
     return verdict
-
-
-def _object(value: bytes) -> Any:
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:  # an id may have a lone surrogate, which orjson rejects
-        return json.loads(value)

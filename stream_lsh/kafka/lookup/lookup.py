@@ -73,15 +73,6 @@ class LookupShard(Held):
         self.backlog.flush()
         await self.backlog.wait(-1)
 
-    def check_complete(self) -> None:
-        """Raise StoreError if the changelog lacks rows that documents can match."""
-        if missing := self.replica.missing:
-            raise StoreError(
-                f"the changelog of shard {self.shard} begins at offset {self.start}: it was trimmed, and changes of "
-                f"{missing:,} rows are missing. So the pipeline cannot be looked up; rebuild it under another "
-                "topic_prefix with stream-lsh kafka reindex"
-            )
-
     def _delete(self, reason: str, *, whole: bool = False) -> None:
         super()._delete(reason, whole=True)
 
@@ -299,7 +290,12 @@ class Lookup:
             built = all(shard.replica.cycle.taking is None or shard.expected >= end for shard, end in ends)
             if (opened is not None or whole) and built and len(lasts) == 1 and lasts != {-1}:
                 for shard in self._shards:
-                    shard.check_complete()
+                    if missing := shard.replica.missing:
+                        raise StoreError(
+                            f"the changelog of shard {shard.shard} begins at offset {shard.start}: it was trimmed, and "
+                            f"changes of {missing:,} rows are missing. So the pipeline cannot be looked up; rebuild it "
+                            "under another topic_prefix with stream-lsh kafka reindex"
+                        )
                 await asyncio.gather(*[shard.activate() for shard in self._shards])
                 self._open = self._at(*lasts, began=began)
 

@@ -12,10 +12,11 @@ from heapq import heappop, heappush
 
 from aiokafka import ConsumerRecord, TopicPartition
 
+from stream_lsh.documents.json_reader import loaded
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.event_filter import KINDS, Kind
 from stream_lsh.serve.events import SEQ, Block, Place, Ring, Said, numbered, seq_of
-from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
+from stream_lsh.serve.pipeline.verdicts import Verdicts
 
 _LOG = logging.getLogger("stream_lsh.serve")
 _NEWER = b'"newer_seq":'
@@ -106,7 +107,7 @@ class Outputs:
         place = TopicPartition(record.topic, record.partition)
         kind = self._kinds[place]
         try:
-            verdict = parsed(value) if kind == "verdict" else {}
+            verdict = loaded(value) if kind == "verdict" else {}
             seq = seq_of(value, _NEWER if kind == "pair" else SEQ)
             # Earlier events of the first document may be missing.
             self._complete.setdefault(place, seq + 1)

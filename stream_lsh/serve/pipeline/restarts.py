@@ -62,7 +62,9 @@ class Restarts:
                 raise error
             why = await cause(error, self._settings)
             self.why = str(explain(why, self._settings))
-            if isinstance(why, FINAL) or (not self.ever and self._is_over()):
+            if isinstance(why, FINAL) or (
+                not self.ever and time.monotonic() > self._began + self._settings.give_up_seconds
+            ):
                 raise BrokerError(self.why) from error
             if self._often.due(self.why):
                 _LOG.warning("%s It is tried again", self.why)
@@ -82,9 +84,6 @@ class Restarts:
         if reading.cancelled():
             return ConnectionError("Kafka does not answer")
         return reading.exception() or ConnectionError("the reader has ended")
-
-    def _is_over(self) -> bool:
-        return time.monotonic() > self._began + self._settings.give_up_seconds
 
     def _tell(self, up_to_date: bool) -> None:
         if up_to_date:

@@ -7,23 +7,12 @@ import json
 from collections import OrderedDict
 from typing import Any
 
-import orjson
-
 from stream_lsh.judging.verdicts import Kind
 
 Id = str | int
 Place = tuple[int, int]  # partition and offset in the documents topic
 STORED = {kind.label for kind in (Kind.UNIQUE, Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE)}
 ARRIVED = 20_000  # limit of stored verdicts for requests that do not have their source position yet
-
-
-def parsed(value: bytes) -> dict[str, Any]:
-    """A verdict or an event. Ids may have lone surrogates, which the fast parser rejects."""
-    try:
-        found = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        found = json.loads(value)
-    return dict(found)
 
 
 class Verdicts:
