@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from stream_lsh.alerts.rules import Rule
+from stream_lsh.alerts.rules import Duration, Rule
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.errors import UsageError
 from stream_lsh.settings.errors import explain
@@ -32,7 +32,7 @@ class Receiver(BaseModel):
     rules: tuple[str, ...] | None = Field(
         default=None, strict=False, description="names of rules; without it the alerts of all rules are sent"
     )
-    give_up: str = Field(default="12h", description='how long an alert is sent again: a duration such as "12h"')
+    give_up: Duration = Field(default="12h", description='how long an alert is sent again: a duration such as "12h"')
     timeout: float = Field(default=10, strict=False, ge=0.1, le=300, description="seconds that a request may take")
 
     @field_validator("name")
@@ -40,12 +40,6 @@ class Receiver(BaseModel):
     def _name(cls, value: str) -> str:
         if _NAME.fullmatch(value) is None:
             raise ValueError("use up to 40 letters, digits, dots, underscores and hyphens")
-        return value
-
-    @field_validator("give_up")
-    @classmethod
-    def _duration(cls, value: str) -> str:
-        seconds_of(value)
         return value
 
     @model_validator(mode="after")
@@ -65,14 +59,11 @@ def read_receivers(path: Path, rules: Sequence[Rule]) -> tuple[Receiver, ...]:
     Raises:
         UsageError: naming the file, the receiver, the key and what is allowed.
     """
-    receivers, known, names = [], {rule.name for rule in rules}, set[str]()
+    receivers, known = [], {rule.name for rule in rules}
     for table, where in read_tables(path, "webhooks file", "webhook", "receivers", "name and url"):
         receiver = _receiver(table, where)
-        if receiver.name in names:
-            raise UsageError(f"{where}: name = {receiver.name!r} is there twice; give each its own")
         if unknown := sorted(set(receiver.rules or ()) - known):
             raise UsageError(f"{where}: there is no rule {unknown[0]!r} in the rules file")
-        names.add(receiver.name)
         receivers.append(receiver)
     return tuple(receivers)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import seconds_of
@@ -18,6 +18,7 @@ from stream_lsh.settings.errors import explain, near
 from stream_lsh.settings.sources import read_tables
 
 Source = Annotated[str, Field(min_length=1)] | int
+Duration = Annotated[str, AfterValidator(lambda text: seconds_of(text) and text)]
 
 
 class _Rule(BaseModel):
@@ -26,15 +27,9 @@ class _Rule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str = Field(min_length=1, max_length=200, description="a name of its own, which its alerts have")
-    cooldown: str = Field(
+    cooldown: Duration = Field(
         default="1d", description='stream time in which it alerts once for a group (or source): a duration such as "1d"'
     )
-
-    @field_validator("cooldown", "within", check_fields=False)
-    @classmethod
-    def _duration(cls, value: str) -> str:
-        seconds_of(value)
-        return value
 
     @cached_property
     def cooldown_ms(self) -> int:
@@ -49,7 +44,7 @@ class _Rule(BaseModel):
 class _Timed(_Rule):
     """What rules have that count."""
 
-    within: str = Field(description='how long ago counts, in stream time: a duration such as "6h"')
+    within: Duration = Field(description='how long ago counts, in stream time: a duration such as "6h"')
 
     @cached_property
     def within_ms(self) -> int:
@@ -117,13 +112,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
         UsageError: naming the file, the rule, the key and what is allowed.
     """
     tables = read_tables(path, "rules file", "rule", "rules", "name, kind and what its kind needs")
-    rules = tuple(_rule(table, where) for table, where in tables)
-    names: set[str] = set()
-    for rule, (_, where) in zip(rules, tables, strict=True):
-        if rule.name in names:
-            raise UsageError(f"{where}: name = {rule.name!r} is there twice; give each its own")
-        names.add(rule.name)
-    return rules
+    return tuple(_rule(table, where) for table, where in tables)
 
 
 def _rule(table: Mapping[str, Any], where: str) -> Rule:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.audit.superseded import pairs_of, read_superseded
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
+from stream_lsh.families.sketch import random_words
 from stream_lsh.index.index import Index
 from stream_lsh.index.represented import represented
 from stream_lsh.index.resolution import rows_superseded
@@ -38,12 +39,8 @@ DOCUMENT = np.dtype(
 
 
 def ranks(seqs: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A random number in [0, 1) for each document, the same in each run (the finalizer of SplitMix64)."""
-    x = seqs.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ x >> np.uint64(shift)) * np.uint64(factor)
-    unit: NDArray[np.float64] = (x ^ x >> np.uint64(31)) / np.float64(2**64)
-    return unit
+    """A random number in [0, 1) for each document, the same in each run."""
+    return np.asarray(random_words(seqs.astype(np.uint64), 1)[:, 0] / np.float64(2**64))
 
 
 class Sample:

@@ -15,7 +15,6 @@ from stream_lsh.embedded.groups import NO_GROUPS
 from stream_lsh.embedded.information import reading
 from stream_lsh.embedded.pending import Readable
 from stream_lsh.errors import StoreError, UsageError
-from stream_lsh.index.segments.identity import check_format
 from stream_lsh.index.store.rocksdb import GROUP, Store
 from stream_lsh.judging.groups import Group, time_text
 
@@ -121,9 +120,6 @@ def reading_groups(folder: Path) -> Iterator[tuple[Store, Mapping[str, Any]]]:
         StoreError: there is no index, or it keeps no groups.
     """
     with reading(folder) as store:
-        index, fact = store.named("index"), store.named(FACT)
-        if index is not None:
-            check_format(index, store.path)
-        if fact is None:
+        if (fact := store.named(FACT)) is None:
             raise StoreError(NO_GROUPS.format(folder))
         yield store, fact

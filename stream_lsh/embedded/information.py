@@ -39,8 +39,6 @@ def stored_answers(folder: Path) -> Mapping[str, Any] | None:
     """
     with reading(folder) as store:
         index = store.named("index")
-        if index is not None:
-            check_format(index, store.path)
         return None if index is None else dict(index["settings"])
 
 
@@ -77,11 +75,13 @@ def reading(folder: Path) -> Iterator[Store]:
     """The store of the index in a index folder, as it was committed last; another process may be writing to it.
 
     Raises:
-        StoreError: there is none, or it cannot be read.
+        StoreError: there is none, it cannot be read, or has another format.
     """
     with plainly(folder), looking(folder):
         store = _opened(folder / "db")
         try:
+            if (index := store.named("index")) is not None:
+                check_format(index, store.path)
             yield store
         finally:
             store.close()
@@ -95,10 +95,8 @@ def _opened(path: Path) -> Store:
 
 
 def _stored(store: Store, folder: Path) -> _Stored:
-    index = store.named("index")
-    if index is not None:
-        check_format(index, store.path)
-    elif (index := store.named("replica")) is None:  # a shard of a match worker on Kafka
+    index = store.named("index") or store.named("replica")  # a shard of a match worker on Kafka
+    if index is None:
         raise StoreError(f"{folder} holds no index: the run that made it wrote nothing, or its files were lost")
     settings = Settings().of_index(index["settings"], f"the index in {folder}")
     shards = [

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from stream_lsh.errors import UsageError
 from stream_lsh.serve import openapi
 from stream_lsh.serve.cursors import bad_cursor
 from stream_lsh.serve.documents import json_response
@@ -64,11 +63,7 @@ async def test_alert(
     webhook: Annotated[str | None, Query(max_length=40, description="only to the receiver with this name")] = None,
 ) -> Response:
     """Send a test alert to the receivers, once, and answer what they said. Its rule is `test`."""
-    webhooks = _webhooks(service)
-    try:
-        return json_response({"webhooks": await webhooks.test(webhook)})
-    except UsageError as error:
-        raise Problem(404, str(error), code="unknown_webhook", field="webhook") from None
+    return json_response({"webhooks": await _webhooks(service).test(webhook)})
 
 
 @router.post(
@@ -80,8 +75,4 @@ async def resend_alerts(
     name: Annotated[str, Path(max_length=40, description="name of the receiver")], service: Served
 ) -> Response:
     """Send the dead letters of a receiver again, with the same keys. `resent` says how many they are."""
-    webhooks = _webhooks(service)
-    try:
-        return json_response({"resent": await webhooks.resend(name)})
-    except UsageError as error:
-        raise Problem(404, str(error), code="unknown_webhook", field="name") from None
+    return json_response({"resent": await _webhooks(service).resend(name)})

@@ -19,6 +19,7 @@ from stream_lsh.embedded.alert_journal import AlertJournal
 from stream_lsh.embedded.backups import WEBHOOKS
 from stream_lsh.embedded.webhook import Webhook
 from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.sender import Sender
 
 
@@ -80,13 +81,13 @@ class Webhooks:
         return [sender.described for sender in self._senders.values()]
 
     async def test(self, name: str | None) -> list[dict[str, Any]]:
-        """Send a test alert to one receiver or all, once; their answers. Raises UsageError if there is no such one."""
+        """Send a test alert to one receiver or all, once; their answers. Raises Problem if there is no such one."""
         body = {
             "key": f"test-{secrets.token_hex(8)}", "rule": "test", "kind": "test", "time": int(1000 * time.time()),
             "seq": None, "id": None, "source": None, "group": None,
         }  # fmt: skip
         line, loop = json.dumps(body, separators=(",", ":")).encode(), asyncio.get_running_loop()
-        senders = list(self._senders.values()) if name is None else [self._sender(name)]
+        senders = list(self._senders.values()) if name is None else [self._sender(name, "webhook")]
         answers = await asyncio.gather(
             *(loop.run_in_executor(self._pool, sender.webhook.post, line, str(body["key"])) for sender in senders)
         )
@@ -96,13 +97,14 @@ class Webhooks:
         ]
 
     async def resend(self, name: str) -> int:
-        """Send the dead letters of a receiver again; how many. Raises UsageError if there is no such receiver, and
+        """Send the dead letters of a receiver again; how many. Raises Problem if there is no such receiver, and
         OutputError."""
-        return await self._sender(name).resend()
+        return await self._sender(name, "name").resend()
 
-    def _sender(self, name: str) -> Sender:
+    def _sender(self, name: str, field: str) -> Sender:
         if name not in self._senders:
-            raise UsageError(f"there is no webhook {name[:80]!r}; there are {', '.join(self._senders)}")
+            why = f"there is no webhook {name[:80]!r}; there are {', '.join(self._senders)}"
+            raise Problem(404, why, code="unknown_webhook", field=field)
         return self._senders[name]
 
 

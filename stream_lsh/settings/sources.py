@@ -104,7 +104,7 @@ def read_tables(path: Path, what: str, key: str, plural: str, needs: str) -> lis
         what: the file is, as in `read_toml`. plural, needs: what the tables are, and what each has, for messages.
 
     Raises:
-        UsageError: as `read_toml`; or there are none, or something else.
+        UsageError: as `read_toml`; or there are none, or something else; or two have one name.
     """
     found = read_toml(path, what)
     tables = found.get(key)
@@ -112,6 +112,10 @@ def read_tables(path: Path, what: str, key: str, plural: str, needs: str) -> lis
         raise UsageError(f"{what} {path}: there is no {sorted(others)[0]!r}; {plural} are tables [[{key}]]")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise UsageError(f"{what} {path} has no {plural}: each is a table [[{key}]] with {needs}")
+    names = [table.get("name") for table in tables]
+    for number, name in enumerate(names, 1):
+        if name is not None and name in names[: number - 1]:
+            raise UsageError(f"{what} {path}, {key} {number}: name = {name!r} is there twice; give each its own")
     return [(table, f"{what} {path}, {key} {number}") for number, table in enumerate(tables, 1)]
 
 
