@@ -5,9 +5,9 @@ A shard compares a document with the rows that it has as kept, and with all prov
 resolution joins the matches of all shards in the order of the log. A document is kept if no shard matches it with a
 kept document.
 
-With `keep`, a document is dropped only for one that ranks at least as high. Otherwise it supersedes the oldest of its
-kept matches, which is not kept any more from there on. The shards learn its row together with the decisions of the
-block of the document that superseded it.
+With `keep`, a document is dropped only for one that ranks at least as high. Otherwise it supersedes its kept match with
+the same text, or without one the oldest. That is not kept any more from there on. The shards learn its row together
+with the decisions of the block of the document that superseded it.
 
 It also decides whether a deleted or replaced version was a representative. If so, the shards learn its group together
 with the decisions of its block. Each shard then names the oldest possible representative, and the oldest of these is
@@ -375,10 +375,11 @@ def _resolve_matches(  # type: ignore[no-untyped-def]
                 if copy < 0 and same[m]:
                     copy = m
             m += 1
-        if keep and copy >= 0 and (newest or effect[copy] == DROPS):  # a single shard compares with no other document
-            for k in range(begin, m):
-                use[k] = k == copy
+        if keep and copy >= 0:
             outranked = copy
+            if newest or effect[copy] == DROPS:  # a single shard compares with no other document
+                for k in range(begin, m):
+                    use[k] = k == copy
         if removed[i, 0] >= 0:
             if old[i] >= 0:
                 removed[i, _WAS_REPRESENTATIVE] = np.int64(kept[old[i]])

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from support.feeds import START, drifting, drifting_and_changing, families, ranked
+from support.feeds import START, drifting, drifting_and_changing, families, improving, ranked
 from support.in_memory import temporary_folder
 from support.indexes import ANY, LATER, SURE, UNIQUE, agreed, asked, in_pieces, modelled, opened, same, verdicts_of
 from support.long_form import LONG, rotating
@@ -304,6 +304,29 @@ def test_measures(tmp_path: Path, measure: str) -> None:
         assert any(verdict.supersedes is not None for verdict in whole)
     with opened(Settings(**shape), tmp_path / "first") as first, opened(settings, tmp_path / "equal") as index:
         same(verdicts_of(index, equal, 0), verdicts_of(first, equal, 0))
+
+
+@pytest.mark.parametrize(("mode", "shards"), cases(product(("best", "longest", "best per source"), (1, 2, 3)), [
+    ("best", 1), ("best", 3), ("longest", 2),
+], 2))  # fmt: skip
+def test_a_better_copy_supersedes_its_own_text_first(tmp_path: Path, mode: str, shards: int) -> None:
+    plain = improving(shards, 500)
+    # Normalised alike, and longer.
+    documents = [replace(document, text=f"{document.text}{' ' * int(document.rank)}") for document in plain]
+    given = {**SURE, "threshold": 0.7, "shards": shards, "decision_lag": 30, "memtable_documents": 64}
+    found = in_pieces(documents, Settings(**given, **MODES[mode]), tmp_path, random.Random(2))
+    same(found, modelled(plain, Settings(**given, **MODES[mode.replace("longest", "best")])))
+    kept, preferred = dict[str, tuple[str | None, str | None]](), 0
+    for document, verdict in zip(plain, found, strict=True):
+        if verdict.kind != "unique":
+            continue
+        text = document.text, document.source if "source" in mode else None
+        if verdict.supersedes is not None:
+            own = [int(id) for id, *_ in verdict.matches if kept[id][1] == text[1]]
+            preferred += kept.pop(verdict.supersedes) == text and min(own) < int(verdict.supersedes)
+        assert text not in kept.values(), document.id
+        kept[str(document.id)] = text
+    assert preferred > 4
 
 
 @pytest.mark.parametrize("mode", ["longest", "newest", "best per source"])

@@ -147,3 +147,15 @@ def ranked(documents: list[Document], chance: random.Random) -> list[Document]:
         else replace(document, rank=chance.randrange(4), source=chance.choice((None, "x", "x", "y")))
         for document in documents
     ]
+
+
+def improving(seed: int, n: int) -> list[Document]:
+    """Copies of a few texts, of one length, each of which is similar to the two beside it. Ranks rise slowly."""
+    chance, words = random.Random(seed), [f"word{i:02}" for i in range(60)]
+    starts = [3 * chance.randrange(12) for _ in range(n)]
+    return [
+        Document(
+            str(i), " ".join(words[start : start + 20]), rank=i // 20 + chance.randrange(5), source=chance.choice("xy")
+        )
+        for i, start in enumerate(starts)
+    ]

@@ -49,10 +49,12 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     columns[i, NOT_COMPARED] = cut + there - compared
     if not limits.unique:
         return code, original, leader(work)
-    if outranked >= 0 and code == DONE and not is_listed(outranked, before, work.results):
-        scratch.candidates = 0
-        nominate(outranked, limits.full, scratch)
-        code, _, _ = verify(i, work)
+    if outranked >= 0 and code == DONE:
+        if not is_listed(outranked, before, work.results):
+            scratch.candidates = 0
+            nominate(outranked, limits.full, scratch)
+            code, _, _ = verify(i, work)
+        columns[i, SUPERSEDED] = outranked
     kept = columns[i, OLDEST]
     if uncertain:  # a provisional row may have superseded it
         kept = NOTHING

@@ -308,7 +308,7 @@ def store_deletion(i, representative, row, time, work):  # type: ignore[no-untyp
 
 @far(types.none(NUMBER, NUMBER, WORK))
 def supersedes(i, before, work):  # type: ignore[no-untyped-def]
-    """Document i supersedes the oldest of its matches. before: number of matches of the documents before it."""
+    """Document i supersedes the row SUPERSEDED. before: number of matches of the documents before it."""
     results, rows = work.results, work.rows
     row = results.columns[i, SUPERSEDED]
     for m in range(before, results.found):

@@ -77,8 +77,8 @@ COLUMNS = 10
 # REPLACES: number of the version that was deleted or replaced, or -1; WAS_REPRESENTATIVE: whether it was a
 # representative; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of the new representative, or -1; LEFT: its
 # group; LIKE: whether the new version is similar to it, and may be the representative in its place.
-# SUPERSEDED: the oldest match that ranks lower than the document, or -1. If it is superseded, it is OLDEST too, with
-# KIND UNIQUE.
+# SUPERSEDED: the match with the same text that ranks lower than the document, or without one the oldest that does, or
+# -1. If it is superseded, it is OLDEST too, with KIND UNIQUE.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, NOT_COMPARED, PARTITION = _numbers(*range(10))
 REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(10, 11, 12, 13, 14, 15)
 SUPERSEDED = np.int64(16)

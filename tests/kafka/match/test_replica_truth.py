@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.feeds import ranked
+from support.feeds import improving, ranked
 from support.kafka.pipe import BLOCK, Pipe
 from support.kafka.replica_play import (
     ANY,
@@ -284,6 +284,7 @@ KEEPING = [
     {**keep, **given, "shards": shards}
     for keep, given, shards in product(KEEP, ({}, UPDATES, UPDATES | WINDOW), (2, 3))
 ]
+SAME_TEXTS: dict[str, Any] = {**KEEP[2], "shards": 3, "threshold": 0.7}
 WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
 
 
@@ -294,6 +295,7 @@ WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
         *cases((CHANGED[1], 1, 500), range(6), CHANGED, 2),
         *cases((WINDOWED[0], 2, 250), (0, 2, 3, 4, 5), WINDOWED, 1),
         *cases((KEEPING[9], 1, 500), range(1, 4), KEEPING, 2),
+        (SAME_TEXTS, 1, 300),
     ],
 )
 def test_as_embedded_whoever_begins_again(
@@ -303,7 +305,7 @@ def test_as_embedded_whoever_begins_again(
     settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
     if settings.window is not None:
         request.getfixturevalue("short_memory")
-    documents = ranked(feed_of(settings, n), random.Random(seed))
+    documents = improving(seed, n) if given == SAME_TEXTS else ranked(feed_of(settings, n), random.Random(seed))
     log = frames(settings, documents, seed if settings.window is None else 0)
     # All of a log through all of them; often: how probable trouble is behind a frame. Without a seed there is none.
     chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)

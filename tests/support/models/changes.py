@@ -253,9 +253,9 @@ class Model:
             if not similar:
                 return Verdict("unique", group=new.seq, matches=listed)
         better = [pair for pair in similar if pair[0].rank >= new.rank]
-        new.superseded = None if better else similar[0][0]
-        if new.superseded is not None:
-            other, value = similar[0]
+        if not better:
+            other, value = next((pair for pair in similar if pair[0].text == new.text), similar[0])
+            new.superseded = other
             return Verdict("unique", None, None, value, other.verdict.group, listed, supersedes=other.id)
         similar = better
         kind = "exact_duplicate" if any(other.text == new.text for other, _ in similar) else "near_duplicate"
