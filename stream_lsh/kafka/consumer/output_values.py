@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import orjson
 from aiokafka import ConsumerRecord
 
-from stream_lsh.errors import BrokerError, StreamLshError
+from stream_lsh.errors import BrokerError, StoreError, StreamLshError
 from stream_lsh.kafka.client.clients import Stopped, waited
 from stream_lsh.kafka.consumer.absence import Absence
 from stream_lsh.kafka.consumer.delivery import Outputs, Row
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
+from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown, UnknownSchemas
 from stream_lsh.kafka.registry.encoding import HEAD, OUTPUTS, Decoder, Encoder, avro_schema
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
@@ -45,7 +45,8 @@ class OutputValues:
         self._settings = settings
         self._client: Client | None = None
         self._encoders: dict[str, Encoder] = {}  # by topic
-        self._decoders: dict[bytes, Decoder] = {}  # by the head of a value
+        self._decoders: dict[bytes, Decoder | None] = {}  # by the head of a value; None: the schema cannot be used
+        self._unknown = UnknownSchemas()
         self._absence = Absence(log, probe)
 
     # -- writing ----------------------------------------------------------------------------------------------------
@@ -105,11 +106,13 @@ class OutputValues:
         if not heads or self._settings.registry_url is None:
             return records
         client = self._registry("an output in Avro")
-        for head in sorted(heads - self._decoders.keys()):
+        for head in sorted(head for head in heads - self._decoders.keys() if head not in self._unknown):
             try:
                 found = await self._waiting(partial(client.schema, int.from_bytes(head)), stop)
             except Unknown:
+                self._unknown.add(head)
                 continue
+            self._decoders[head] = None
             if found.get("schemaType", "AVRO") == "AVRO":
                 try:
                     self._decoders[head] = Decoder(found["schema"])
@@ -185,6 +188,16 @@ def undecoded(value: bytes | None) -> str | None:
         f"its value is Avro with schema {int.from_bytes(value[1:HEAD])} and cannot be decoded: set registry_url to the "
         "Schema Registry that has the schema"
     )
+
+
+def check_decoded(record: ConsumerRecord) -> None:
+    """Refuse a value that `read` has left as it is.
+
+    Raises:
+        StoreError: it cannot be decoded.
+    """
+    if (why := undecoded(record.value)) is not None:
+        raise StoreError(f"{record.topic}, partition {record.partition}, offset {record.offset}: {why}")
 
 
 def topic_of(settings: KafkaSettings, output: str) -> str:

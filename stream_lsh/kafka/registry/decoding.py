@@ -49,20 +49,34 @@ class Registry(Protocol):
     def reference(self, subject: str, version: int, kind: str) -> dict[str, Any]: ...
 
 
+class UnknownSchemas:
+    """The schemas that a registry does not have, by the heads of values, for UNKNOWN_SECONDS each."""
+
+    def __init__(self) -> None:
+        self._until: dict[bytes, float] = {}  # by the monotonic clock
+
+    def add(self, head: bytes) -> None:
+        """The registry does not have a schema now."""
+        if len(self._until) >= MOST_UNKNOWN:
+            self._until.clear()
+        self._until[head] = time.monotonic() + UNKNOWN_SECONDS
+
+    def __contains__(self, head: bytes) -> bool:
+        return self._until.get(head, 0.0) > time.monotonic()
+
+
 class Schemas:
     """Decoders by the id of their schema. One that was fetched is kept: an id never gets another schema."""
 
     def __init__(self, client: Registry) -> None:
         self._client = client
         self._known: dict[bytes, Decode | Rejection] = {}  # by the head of a value: zero bytes before the id
-        self._unknown: dict[bytes, float] = {}  # until when, by the monotonic clock
+        self._unknown = UnknownSchemas()
 
     def missing(self, values: Iterable[bytes | None]) -> list[int]:
         """The ids of schemas that these values need and that are to be fetched."""
-        now = time.monotonic()
         heads = {value[:HEAD] for value in values if value is not None and len(value) > HEAD and value[0] == 0}
-        asked = [head for head in heads if head not in self._known and self._unknown.get(head, 0.0) <= now]
-        return sorted(map(int.from_bytes, asked))
+        return sorted(int.from_bytes(head) for head in heads if head not in self._known and head not in self._unknown)
 
     def fetch(self, id: int) -> None:
         """Fetch a schema.
@@ -74,9 +88,7 @@ class Schemas:
         try:
             self._known[head] = self._decoder(self._client.schema(id))
         except Unknown:
-            if len(self._unknown) >= MOST_UNKNOWN:
-                self._unknown.clear()
-            self._unknown[head] = time.monotonic() + UNKNOWN_SECONDS
+            self._unknown.add(head)
 
     def _decoder(self, found: dict[str, Any]) -> Decode | Rejection:
         kind = found.get("schemaType") or "AVRO"

@@ -21,6 +21,7 @@ from stream_lsh.kafka.consumer.position import all_committed, patiently
 from stream_lsh.kafka.consumer.state import Commits
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Pause, pause_of
@@ -191,13 +192,20 @@ class Observer:
         found: dict[int, int] = {}
         verdicts = {reader.partition: reader for reader in readers if reader.topic == "verdicts"}
         sources = {reader.partition for reader in readers if reader.topic == "documents"}
+        values: OutputValues | None = self._values
         for back in BACK:
             open_ = set(map(output_of, sources - found.keys()))
             left = [reader for p, reader in verdicts.items() if p in open_ and reader.end > reader.begin]
             places = {self._place("verdicts", r.partition): max(r.begin, r.end - back) for r in left}
             for place, records in (await self._read(places, whole=True) if places else {}).items():
-                for record in await self._values.read_once(records):
-                    with suppress(StoreError):  # a foreign record
+                decoded: Sequence[ConsumerRecord] = records
+                if values is not None:
+                    try:
+                        decoded = await values.read(records)
+                    except Failed:  # the Schema Registry is absent, which is no reason to show nothing
+                        values = None
+                for record in decoded:
+                    with suppress(StoreError):  # a foreign record, or one in Avro that cannot be decoded
                         verdict = read_verdict(record, *self._topics.sources)
                         source = self._topics.number(verdict.topic, place.partition)
                         found[source] = max(verdict.document + 1, found.get(source, 0))

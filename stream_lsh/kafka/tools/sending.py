@@ -8,11 +8,10 @@ import threading
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.embedded.sending import Courier, key_of
-from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.consumer.group_member import GroupMember
-from stream_lsh.kafka.consumer.output_values import OutputValues, undecoded
+from stream_lsh.kafka.consumer.output_values import OutputValues, check_decoded
 from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -103,9 +102,8 @@ class SendStage(Stage):
 
     async def _send(self, record: ConsumerRecord) -> bool:
         """Send an alert and commit. Returns whether it is done."""
+        check_decoded(record)
         value = record.value or b""
-        if (why := undecoded(value)) is not None:
-            raise StoreError(f"{record.topic}, offset {record.offset}: {why}")
         key = key_of(value)
         try:
             if key is None:

@@ -10,10 +10,9 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, errors
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
-from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin, cause, explain
 from stream_lsh.kafka.client.reading import existing, read_from, reading
-from stream_lsh.kafka.consumer.output_values import OutputValues, undecoded
+from stream_lsh.kafka.consumer.output_values import OutputValues, check_decoded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -65,8 +64,8 @@ async def _records(
     while follow or open_:
         for partition, records in (await consumer.getmany(timeout_ms=_WAIT_MS)).items():
             for record in records if values is None else await values.read_once(records):
-                if values is not None and (why := undecoded(record.value)) is not None:
-                    raise StoreError(f"{record.topic}, partition {record.partition}, offset {record.offset}: {why}")
+                if values is not None:
+                    check_decoded(record)
                 if follow or record.offset < ends[partition]:
                     yield record
         for partition in list(open_):

@@ -9,6 +9,7 @@ read does not matter, nor how long one of them is empty.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.consumer.decisions import Judged
-from stream_lsh.kafka.consumer.output_values import OutputValues, undecoded
+from stream_lsh.kafka.consumer.output_values import OutputValues, check_decoded
 from stream_lsh.kafka.consumer.position import all_committed, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
@@ -33,6 +34,7 @@ from stream_lsh.serve.event_filter import Kind
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.wire.source import ROW_BITS, TOPIC_BITS
 
+_LOG = logging.getLogger("stream_lsh.serve")
 ROLE = "serve"
 POLL_MS = 50
 LOOK_SECONDS, IDLE_SECONDS = 0.1, 1.0  # between two checks of the progress: normally, and without new records
@@ -135,8 +137,13 @@ class _Run:
     async def _read(self) -> None:
         for records in (await self._consumer.getmany(timeout_ms=POLL_MS)).values():
             for record in await self._values.read(records):
-                if (why := undecoded(record.value)) is not None and self._settings.registry_url is None:
-                    raise StoreError(f"{record.topic}, partition {record.partition}, offset {record.offset}: {why}")
+                try:
+                    check_decoded(record)
+                except StoreError as undecodable:
+                    if self._settings.registry_url is None:
+                        raise
+                    _LOG.warning("%s; it is skipped", undecodable)
+                    continue
                 self._outputs.take(record)
         ended, error = private.reader_ended(self._consumer)
         if ended:

@@ -12,9 +12,10 @@ import pytest
 from aiokafka.structs import ConsumerRecord
 from support.schema_registry import REFUSALS, Server, encoded, schema_registry
 
-from stream_lsh.errors import StreamLshError
+from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.kafka.client.clients import Stopped
-from stream_lsh.kafka.consumer.output_values import OutputValues, undecoded
+from stream_lsh.kafka.consumer.output_values import OutputValues, check_decoded, undecoded
+from stream_lsh.kafka.registry import decoding
 from stream_lsh.kafka.registry.encoding import HEAD, OUTPUTS, Decoder, Encoder, avro_schema
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
@@ -185,6 +186,29 @@ async def test_schemas_are_registered_and_values_read_by_their_ids(registry: Ser
     assert [undecoded(one.value) is None for one in found[:5]] == [True, True, True, False, False]
     asked = [path for path, _ in registry.got]
     assert asked == ["/schemas/ids/99", "/schemas/ids/1001"]
+
+
+async def test_schemas_that_cannot_be_used_are_asked_for_rarely(
+    registry: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.schemas = {1: {"schema": "{}", "schemaType": "JSON"}, 2: {"schema": "{}"}}
+    values, records = values_of(registry.url), [record(encoded(id, b"x")) for id in (1, 2, 3)]
+
+    async def asked() -> list[str]:
+        registry.got.clear()
+        assert await values.read(records) == records
+        return [path.rpartition("/")[2] for path, _ in registry.got]
+
+    assert [await asked() for _ in range(3)] == [["1", "2", "3"], [], []]
+    for one in records:
+        with pytest.raises(StoreError, match=r"stream-lsh\.pairs, partition 0, offset 0: its value is Avro"):
+            check_decoded(one)
+    monkeypatch.setattr(decoding, "UNKNOWN_SECONDS", -1.0)
+    unknown = values_of(registry.url)
+    await unknown.read(records)
+    registry.schemas[3] = {"schema": json.dumps(avro_schema("pair"))}
+    values = unknown
+    assert await asked() == ["3"]
 
 
 @pytest.mark.parametrize(("matches", "beside"), [(1, False), (6000, True)])

@@ -1,22 +1,34 @@
 """Outputs in Avro: they say what outputs in JSON say, also where a topic has both, and while the registry comes and
 goes."""
 
+import asyncio
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.kafka import plain
+from support.kafka.harness import passed_on
+from support.simulation.clock import Clock
 from support.simulation.cluster import Cluster
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
-from stream_lsh.errors import StreamLshError
+from stream_lsh.errors import BrokerError, StoreError, StreamLshError
 from stream_lsh.kafka.registry.client import Client
 from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
 from stream_lsh.kafka.registry.encoding import OUTPUTS, Decoder
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.observer import observing
+from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.tools.tail import tail
+from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.events import Ring
+from stream_lsh.serve.pipeline.following import follow
+from stream_lsh.serve.pipeline.outputs import Outputs
+from stream_lsh.serve.pipeline.verdicts import Verdicts
 
 PARTITIONS, N = 2, 60
 AVRO: dict[str, Any] = {"output_format": "avro", "registry_url": "http://registry"}
@@ -24,10 +36,12 @@ RULES = '[[rule]]\nname = "grows"\nkind = "growth"\nmembers = 2\nwithin = "4h"\n
 
 
 class Registry:
-    """Answers in place of a registry, at first not at all. subjects: schema and id by subject."""
+    """Answers in place of a registry, at first not at all. subjects: schema and id by subject. asked:
+    requests by the id of the schema."""
 
     def __init__(self, absent: int) -> None:
         self.absent = absent
+        self.asked: Counter[int] = Counter()
         self.subjects: dict[str, tuple[str, int]] = {}
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +53,7 @@ class Registry:
         return self.subjects.setdefault(subject, (schema, 70 + len(self.subjects)))[1]
 
     def schema(self, id: int) -> dict[str, Any]:
+        self.asked[id] += 1
         self._answer()
         for schema, known in self.subjects.values():
             if known == id:
@@ -102,20 +117,138 @@ async def test_a_schema_that_the_registry_refuses_ends_the_worker(
         await pipeline.start("judge").ended
 
 
-@simulated()
-async def test_verdicts_of_an_unknown_schema_stop_forward(
-    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without them documents would be in no output."""
+def start_avro(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, **given: Any
+) -> tuple[Registry, Pipeline]:
+    """A pipeline whose outputs are Avro, and its registry."""
     registry = Registry(0)
     registry.install(monkeypatch)
-    pipeline = Pipeline(world, cluster, **plain.SURE, **AVRO, partitions=PARTITIONS)
+    return registry, Pipeline(world, cluster, **plain.SURE, **AVRO, partitions=PARTITIONS, **given)
+
+
+@simulated()
+async def test_verdicts_of_an_unknown_schema_stop_forward_until_they_are_skipped(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them documents are in no output."""
+    registry, pipeline = start_avro(world, cluster, monkeypatch)
     await pipeline.create_topics()
-    worker = pipeline.start("sign", "sequence", "match", "judge")
-    await pipeline.feed(plain.history(8, PARTITIONS, world.seed), 20)
-    registry.subjects = {"other": ("{}", 1)}
+    worker, history = pipeline.start("sign", "sequence", "match", "judge"), plain.history(12, PARTITIONS, world.seed)
+    await pipeline.feed(history[:8], 20)
+    while len(pipeline.records("verdicts")) < 8:
+        await asyncio.sleep(1)
+    settings, written, registry.subjects = pipeline.settings, registry.subjects, {"other": ("{}", 1)}
     with pytest.raises(
         StreamLshError, match=r"schema 7\d and cannot be decoded: set registry_url .*kafka skip verdicts"
     ):
         await pipeline.start("forward").ended
+    for record in pipeline.records("verdicts"):
+        unread = await look(settings, "verdicts", record.partition, record.offset)
+        assert "cannot be decoded" in unread.why and unread.size == len(record.value or b"")
+        await skip(settings, unread)
+    registry.absent = 10**9
+    with pytest.raises(BrokerError, match="the registry is absent"):
+        await look(settings, "verdicts", 0, 0)
+    registry.absent, registry.subjects = 0, written
+    with pytest.raises(StoreError, match="can be read with these settings"):
+        await look(settings, "verdicts", 0, 0)
+    registry.subjects = {}
+    forward = pipeline.start("forward")
+    while sum("have no verdict and get none" in line for line in world.warnings) < PARTITIONS:
+        await asyncio.sleep(1)
+    await pipeline.stop(forward)
+    assert not pipeline.records("unique") and not pipeline.records("dead_letters")
+    registry.subjects, forward = written, pipeline.start("forward")
+    await pipeline.feed(history[8:], 20)
+    while not all(map(pipeline.forwarded, range(PARTITIONS))):
+        await asyncio.sleep(1)
+    await pipeline.stop(worker, forward)
+    pipeline.decoders = {id.to_bytes(5): Decoder(schema) for schema, id in written.values()}
+    later = [record for record in pipeline.records("verdicts") if json.loads(record.value or b"")["seq"] >= 4104]
+    assert len(later) == 4
+    passed = sum(passed_on(record.value) for record in later)
+    assert len(pipeline.records("unique")) + len(pipeline.records("dead_letters")) == passed > 0
+
+
+@simulated()
+async def test_status_counts_verdicts_in_avro(world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the registry, or its address, a document is done when forward has passed it on."""
+    registry, pipeline = start_avro(world, cluster, monkeypatch)
+    await pipeline.create_topics()
+    worker = pipeline.start("sign", "sequence", "match", "judge")
+    await pipeline.feed(plain.history(8, PARTITIONS, world.seed), 20)
+    while len(pipeline.records("verdicts")) < 8:
+        await asyncio.sleep(1)
+
+    async def left(settings: KafkaSettings) -> int:
+        async with observing(settings, None) as observer:
+            return sum(number for number, _ in (await observer.look()).provisional.values())
+
+    assert await left(pipeline.settings) == 0
+    assert await left(pipeline.settings.model_copy(update={"registry_url": None})) == 8
+    registry.absent, asked = 10**9, registry.asked.total()
+    assert (await left(pipeline.settings), registry.asked.total()) == (8, asked + 1)
+    registry.absent = 0
+    forward = pipeline.start("forward")
+    while not all(map(pipeline.forwarded, range(PARTITIONS))):
+        await asyncio.sleep(1)
+    registry.absent = 10**9
+    assert await left(pipeline.settings) == 0
+    await pipeline.stop(worker, forward)
+
+
+def served(settings: KafkaSettings) -> tuple[Ring, asyncio.Task[None]]:
+    """The events of a service, and its reader."""
+    ring = Ring(0)
+    outputs = Outputs(ring, Verdicts(1000, keeps=True), Tally(int, int, int), 10_000)
+    return ring, asyncio.create_task(follow(settings, outputs, 10_000, lambda up_to_date: None))
+
+
+async def until_served(ring: Ring, reader: asyncio.Task[None], expected: list[bytes]) -> None:
+    """Wait until a service has these events."""
+    end = Clock.now + 60
+    while (found := sorted(event.data for block in ring._blocks for event in block.events)) != sorted(expected):
+        assert not reader.done() or reader.result() is None
+        assert Clock.now < end, (len(found), len(expected))
+        await asyncio.sleep(0.5)
+
+
+@simulated()
+async def test_a_service_reads_outputs_in_avro(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Records with a schema that the registry does not have are named and skipped. It is asked for at most every 30
+    seconds."""
+    (tmp_path / "rules.toml").write_text(RULES)
+    registry, pipeline = start_avro(
+        world, cluster, monkeypatch, time_field="ts", groups=True, alerts=tmp_path / "rules.toml"
+    )
+    await pipeline.create_topics()
+    worker, history = pipeline.start(), plain.history(N, PARTITIONS, world.seed)
+    await pipeline.feed(history[: N // 2], 20)
+    await pipeline.finish([worker], 100)
+    written = dict(registry.subjects)
+    pipeline.decoders = {id.to_bytes(5): Decoder(schema) for schema, id in written.values()}
+
+    def events(*outputs: str) -> list[bytes]:
+        return [r.value for output in outputs for r in pipeline.records(f"{output}s") if r.value]
+
+    _, verdicts = registry.subjects.pop("sim.verdicts-value")
+    asked, before = registry.asked[verdicts], Clock.now
+    ring, reader = served(pipeline.settings)
+    await pipeline.feed(history[N // 2 :], 2)
+    await pipeline.finish([worker], 100)
+    await pipeline.drain()
+    await until_served(ring, reader, events("pair", "group", "alert"))
+    assert registry.asked[verdicts] - asked <= 1 + (Clock.now - before) / 30
+    assert any(f"schema {verdicts} and cannot be decoded" in line for line in world.warnings)
+    reader.cancel()
+    without = pipeline.settings.model_copy(update={"registry_url": None})
+    for reading in (served(without)[1], anext(tail(without, "verdicts", from_beginning=True))):
+        with pytest.raises(StoreError, match=r"offset \d+: its value is Avro .* set registry_url"):
+            await reading
+    registry.subjects = written
+    ring, reader = served(pipeline.settings)
+    await until_served(ring, reader, events(*OUTPUTS))
+    reader.cancel()
     await pipeline.stop(worker)
