@@ -4,22 +4,27 @@ goes."""
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from support.feeds import START
 from support.kafka import plain
+from support.kafka.feeding import Record
 from support.kafka.harness import passed_on
 from support.simulation.clock import Clock
 from support.simulation.cluster import Cluster
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
-from support.simulation.world import World
+from support.simulation.world import Loop, World
 
 from stream_lsh.errors import BrokerError, StoreError, StreamLshError
+from stream_lsh.kafka.consumer.output_values import BLOCKING_BYTES
 from stream_lsh.kafka.registry.client import Client
 from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
-from stream_lsh.kafka.registry.encoding import OUTPUTS, Decoder
+from stream_lsh.kafka.registry.encoding import OUTPUTS, Decoder, Encoder
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.kafka.tools.skip import look, skip
@@ -123,7 +128,58 @@ def start_avro(
     """A pipeline whose outputs are Avro, and its registry."""
     registry = Registry(0)
     registry.install(monkeypatch)
-    return registry, Pipeline(world, cluster, **plain.SURE, **AVRO, partitions=PARTITIONS, **given)
+    return registry, Pipeline(world, cluster, **{**plain.SURE, **AVRO, "partitions": PARTITIONS, **given})
+
+
+@simulated()
+async def test_dense_verdicts_in_avro_are_converted_beside_the_event_loop(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every two of 300 documents are a pair. A loop that converts for seconds sends no heartbeats. Threads take long
+    here, and no member leaves its group."""
+    world.work = 0.5
+    registry, pipeline = start_avro(
+        world, cluster, monkeypatch, compare_with="all", max_matches=0, max_verified_matches=0, max_candidates=4096
+    )
+    in_thread, sizes = False, dict[bool, list[int]]({False: [], True: []})
+    in_executor = Loop.run_in_executor
+
+    def run_in_executor(self: Loop, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        def marked() -> Any:
+            nonlocal in_thread
+            in_thread = True
+            try:
+                return func(*args)
+            finally:
+                in_thread = False
+
+        return in_executor(self, executor, marked)
+
+    def noted(convert: Callable[[Any, bytes], bytes]) -> Callable[[Any, bytes], bytes]:
+        def call(self: Any, value: bytes) -> bytes:
+            sizes[in_thread].append(len(value))
+            return convert(self, value)
+
+        return call
+
+    monkeypatch.setattr(Loop, "run_in_executor", run_in_executor)
+    for kind in (Encoder, Decoder):
+        monkeypatch.setattr(kind, "__call__", noted(kind.__call__))
+    await pipeline.create_topics()
+    text = " ".join(f"w{i}" for i in range(12))
+    documents = [orjson.dumps({"id": i, "text": f"{text} own{i}"}) for i in range(300)]
+    await pipeline.feed([Record(i % PARTITIONS, None, value, (), START + i) for i, value in enumerate(documents)], 1000)
+    worker = pipeline.start()
+    while not all(map(pipeline.forwarded, range(PARTITIONS))):
+        await asyncio.sleep(1)
+    assert [cluster.group(f"sim.{role}").generation for role in ("judge", "forward")] == [1, 1]
+    await pipeline.stop(worker)
+    pipeline.decoders = {id.to_bytes(5): Decoder(schema) for schema, id in registry.subjects.values()}
+    matches = [record.value.count(b'"similarity"') for record in pipeline.records("verdicts") if record.value]
+    assert sum(matches) > 40_000
+    assert sum(sizes[True]) > 100 * BLOCKING_BYTES
+    assert max(sizes[False], default=0) <= BLOCKING_BYTES
+    pipeline.check()
 
 
 @simulated()
