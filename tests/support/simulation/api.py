@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from support.simulation import wire
@@ -25,6 +26,9 @@ VERSIONS: dict[int, tuple[int, int]] = {
 }  # fmt: skip
 """Lowest and highest version of each API, as Kafka 4.1 announces them (a test compares them with a real one)."""
 
+_VERSIONS = wire.Repeated(
+    api_versions=[{"api_key": api, "min_version": low, "max_version": high} for api, (low, high) in VERSIONS.items()]
+)
 EARLIEST, LATEST = -2, -1  # instead of a time
 _TOPIC, _BROKER = 2, 4  # kinds of resources
 _SET, _DEFAULT = 1, 5  # sources of a setting
@@ -44,40 +48,54 @@ def by_topic(found: list[tuple[str, Fields]], key: str = "topic", inner: str = "
     return [{key: topic, inner: fields} for topic, fields in topics.items()]
 
 
+@cache
+def _method(request: str) -> str:
+    """Its name, as `_end_txn` of EndTxn."""
+    return "".join("_" + c.lower() if c.isupper() else c for c in request)
+
+
 class Api:
     """Serves requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._described: dict[Any, wire.Repeated] = {}
 
     def serve(self, node: Node, head: wire.Head, ask: Fields, reply: Reply) -> None:
         """Answer a request, now or later."""
-        getattr(self, "_" + "".join("_" + c.lower() if c.isupper() else c for c in head.name).lstrip("_"))(
-            node, ask, reply, head
-        )
+        getattr(self, _method(head.name))(node, ask, reply, head)
 
     # Of the cluster
 
     def _api_version(self, node: Node, ask: Fields, reply: Reply, head: wire.Head) -> None:
-        reply({"api_versions": [{"api_key": k, "min_version": v[0], "max_version": v[1]} for k, v in VERSIONS.items()]})
+        reply(_VERSIONS)
 
     def _metadata(self, node: Node, ask: Fields, reply: Reply, head: wire.Head) -> None:
         cluster = self._cluster
-        up = [one for one in cluster.nodes if one.up]
-        numbers = [one.number for one in up]
+        names = tuple(cluster.topics if ask["topics"] is None else ask["topics"])
+        leaders = tuple(tuple(topic.leaders) if (topic := cluster.topics.get(name)) else () for name in names)
+        state = names, leaders, tuple(one.number for one in cluster.nodes if one.up)
+        if state not in self._described:
+            self._described[state] = self._describe(*state)
+        reply(self._described[state])
+
+    def _describe(
+        self, names: Sequence[str], leaders: Sequence[Sequence[int]], numbers: Sequence[int]
+    ) -> wire.Repeated:
+        """Topics, the leaders of the partitions of each, and the nodes that are up."""
         topics = []
-        for name in list(cluster.topics) if ask["topics"] is None else ask["topics"]:
-            topic = cluster.topics.get(name)
+        for name, given in zip(names, leaders, strict=True):
             partitions = [
                 {"partition": place, "leader": leader if leader in numbers else -1, "replicas": numbers, "isr": numbers,
                  "offline_replicas": [], "error_code": 0 if leader in numbers else 5}
-                for place, leader in enumerate(topic.leaders if topic else [])
+                for place, leader in enumerate(given)
             ]  # fmt: skip
-            error = Error.NONE if topic else Error.UNKNOWN_TOPIC_OR_PARTITION
+            error = Error.NONE if given else Error.UNKNOWN_TOPIC_OR_PARTITION
             topics.append({"error_code": error, "topic": name, "is_internal": False, "partitions": partitions})
         # A rack, as Python before 3.12 takes the hash of None from its address: clients choose from a set of brokers.
-        brokers = [{"node_id": one.number, "host": one.host, "port": 9092, "rack": "rack"} for one in up]
-        reply({"brokers": brokers, "cluster_id": "simulated", "controller_id": numbers[0], "topics": topics})
+        hosts = [(number, self._cluster.nodes[number].host) for number in numbers]
+        brokers = [{"node_id": number, "host": host, "port": 9092, "rack": "rack"} for number, host in hosts]
+        return wire.Repeated(brokers=brokers, cluster_id="simulated", controller_id=numbers[0], topics=topics)
 
     def _find_coordinator(self, node: Node, ask: Fields, reply: Reply, head: wire.Head) -> None:
         found = self._cluster.coordinator(ask.get("coordinator_key", ask.get("consumer_group")))

@@ -143,13 +143,12 @@ def main() -> None:
 
     clock.install()
     import aiokafka.admin  # bind the virtual clock
-    from aiokafka.producer import message_accumulator
-    from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
-    message_accumulator.DefaultRecordBatchBuilder = _DefaultRecordBatchBuilderPy  # the compiled one has its own clock
     from support.kafka import brokers, stages
-    from support.simulation import cluster
+    from support.simulation import cluster, codec, wire
 
+    codec.install(wire.STRUCTS.values())
+    _sign()
     assert aiokafka and brokers and cluster  # what a seed imports itself could take from its randomness
     stages.warm = lambda: None  # virtual time does not wait for a compiler
     logging.getLogger().addHandler(logging.NullHandler())
@@ -165,6 +164,16 @@ def main() -> None:
         inspect.getmodule(sys._getframe())  # it looks at all modules once; Faust asks it for each app
         work = functools.partial(_run, getattr(module, name).scenario, fixtures, parameters)
         print(json.dumps(_forked(work, [Schedule(**one) for one in asked], options)), flush=True)
+
+
+def _sign() -> None:
+    """Sign a text: what that imports and the tables that it makes, no seed has to."""
+    import numpy as np
+
+    from stream_lsh.families.family import signer_of
+    from stream_lsh.kafka.settings import KafkaSettings
+
+    signer_of(KafkaSettings().signing).sign("ä".encode(), np.array([2]), want_shingles=True)
 
 
 def _run(scenario: Scenario, fixtures: Fixtures, parameters: dict[str, Any], world: World, cluster: Cluster) -> Any:
@@ -187,6 +196,7 @@ def _module(path: str) -> ModuleType:
 
 def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> list[dict[str, Any]]:
     """Do the work of each schedule in a child, some at once. The results, in their order."""
+    kernels = _kernels()
     gc.collect()
     gc.freeze()
     waiting, results, running = list(enumerate(schedules)), dict[int, dict[str, Any]](), dict[int, tuple[int, int]]()
@@ -197,7 +207,7 @@ def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> l
             pid = os.fork()
             if not pid:
                 os.close(end)
-                _child(work, schedule, options, other)
+                _child(work, schedule, options, kernels, other)
             os.close(other)
             running[place] = pid, end
         place, (pid, end) = next(iter(running.items()))
@@ -206,25 +216,20 @@ def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> l
         os.waitpid(pid, 0)
         del running[place]
         results[place] = json.loads(data) if data else {"seed": schedules[place].seed, "error": "its process has died"}
-        for name, kernel, arguments in pickle.loads(base64.b64decode(results[place].pop("kernels", _NONE))):
-            if name in sys.modules:  # an import could take from a later seed's randomness
-                vars(sys.modules[name])[kernel].compile(arguments)
+        for number, arguments in pickle.loads(base64.b64decode(results[place].pop("kernels", _NONE))):
+            kernels[number].compile(arguments)
     return [results[place] for place in range(len(schedules))]
 
 
 _NONE = base64.b64encode(pickle.dumps([]))
 
 
-def _kernels() -> list[tuple[str, str, tuple[Any, ...]]]:
-    """The kernels that are compiled: module, name, and types of the arguments."""
+def _kernels() -> list[Any]:
+    """The kernels of all modules that are imported: to import another could take from a later seed's randomness."""
     from stream_lsh.hashing.compiler import Kernel
 
-    return [
-        (name, key, arguments)
-        for name, module in sys.modules.items() if name.startswith("stream_lsh.")
-        for key, kernel in vars(module).items() if isinstance(kernel, Kernel)
-        for arguments in kernel.overloads
-    ]  # fmt: skip
+    modules = [module for name, module in sys.modules.items() if name.startswith("stream_lsh.")]
+    return [kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Kernel)]
 
 
 class _Warnings(logging.Handler):
@@ -238,7 +243,7 @@ class _Warnings(logging.Handler):
         self._world.warnings.append(f"{self._world.seconds:.3f} {record.name}: {record.getMessage()}")
 
 
-def _child(work: Work, schedule: Schedule, options: dict[str, Any], end: int) -> None:
+def _child(work: Work, schedule: Schedule, options: dict[str, Any], kernels: list[Any], end: int) -> None:
     from support.simulation.clock import REAL_CLOCK, START, Clock
     from support.simulation.cluster import Cluster
     from support.simulation.world import World
@@ -247,6 +252,7 @@ def _child(work: Work, schedule: Schedule, options: dict[str, Any], end: int) ->
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     began, error, value = REAL_CLOCK(), None, None
+    known = [len(kernel.overloads) for kernel in kernels]
     world = World(schedule)
 
     # End the world after so many real seconds, and if that does not help, the process.
@@ -263,9 +269,10 @@ def _child(work: Work, schedule: Schedule, options: dict[str, Any], end: int) ->
         value = work(world, cluster)
     except BaseException:
         error = "\n".join([traceback.format_exc(), *world.trace[-LAST_LINES:], *world.warnings[-LAST_LINES:]])
+    used = [(number, types) for number, kernel in enumerate(kernels) for types in [*kernel.overloads][known[number] :]]
     result = {
         "seed": world.seed, "error": error, "value": value, "digest": None if world.late else world.digest,
-        "kernels": base64.b64encode(pickle.dumps(_kernels())).decode(), "steps": world.steps,
+        "kernels": base64.b64encode(pickle.dumps(used)).decode(), "steps": world.steps,
         "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
     }  # fmt: skip
     if os.environ.get("SIMULATION_TRACE"):

@@ -3,7 +3,6 @@ The structs are aiokafka's own."""
 
 from __future__ import annotations
 
-import io
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,9 @@ from typing import Any
 # These modules define the structs.
 from aiokafka.protocol import admin, commit, coordination, fetch, group, metadata, offset, produce, transaction
 from aiokafka.protocol.api import Request, RequestHeader_v1, RequestStruct
-from aiokafka.protocol.types import Array, Schema, TaggedFields
+from aiokafka.protocol.types import TaggedFields
+
+from support.simulation.codec import decoder, encoder
 
 DEFINED = (admin, commit, coordination, fetch, group, metadata, offset, produce, transaction)
 
@@ -20,7 +21,6 @@ STRUCTS: dict[tuple[int, int], type[RequestStruct]] = {
 }
 """By API and version, as clients of aiokafka may send them."""
 
-_DEFAULTS: dict[str, Any] = {"throttle_time_ms": 0, "error_code": 0, "error_message": None, "tags": {}}
 _SIZE = struct.Struct(">i")
 
 
@@ -44,48 +44,32 @@ def decoded(data: bytes) -> tuple[Head, dict[str, Any]]:
     Raises:
         KeyError: no client of aiokafka sends this version.
     """
-    stream = io.BytesIO(data)
-    api, version, correlation, client = RequestHeader_v1.SCHEMA.decode(stream)
+    (api, version, correlation, client), place = decoder(RequestHeader_v1.SCHEMA)(data, 0)
     kind = STRUCTS[api, version]
     if kind.FLEXIBLE_VERSION:
-        TaggedFields.decode(stream)
-    return Head(kind, correlation, client), fields_of(kind.decode(stream))
+        _, place = decoder(TaggedFields)(data, place)
+    return Head(kind, correlation, client), decoder(kind.SCHEMA, True)(data, place)[0]
+
+
+class Repeated(dict[str, Any]):
+    """The fields of a response that is given again and again. kept: its bytes, by the struct of the request."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(fields)
+        self.kept: dict[type[RequestStruct], bytes] = {}
 
 
 def encoded(head: Head, fields: dict[str, Any]) -> bytes:
     """The bytes of a response, with the size: of the fields those that the version has."""
-    body = _SIZE.pack(head.correlation)
-    if head.kind.FLEXIBLE_VERSION:
-        body += TaggedFields.encode({})
-    schema = head.kind.RESPONSE_TYPE.SCHEMA
-    body += schema.encode(_in_order(schema, fields))
-    return _SIZE.pack(len(body)) + body
+    kind, kept = head.kind, fields.kept if isinstance(fields, Repeated) else {}
+    body = kept.get(kind)
+    if body is None:
+        body = TaggedFields.encode({}) if kind.FLEXIBLE_VERSION else b""
+        body += encoder(kind.RESPONSE_TYPE.SCHEMA, True)(fields)
+        kept[kind] = body
+    return _SIZE.pack(_SIZE.size + len(body)) + _SIZE.pack(head.correlation) + body
 
 
 def fields_of(one: Any) -> dict[str, Any]:
     """The fields of a request or a response by name, an array that is null as None."""
-    return {
-        name: _named(field, getattr(one, name)) for name, field in zip(one.SCHEMA.names, one.SCHEMA.fields, strict=True)
-    }
-
-
-def _named(kind: Any, value: Any) -> Any:
-    if isinstance(kind, Schema):
-        return {
-            name: _named(field, one) for name, field, one in zip(kind.names, kind.fields, value, strict=True)
-        }  # fmt: skip
-    if isinstance(kind, Array) and value is not None:
-        return [_named(kind.array_of, item) for item in value]
-    return value
-
-
-def _in_order(kind: Any, value: Any) -> Any:
-    """Dictionaries as lists of their values, in the order of the schema."""
-    if isinstance(kind, Schema):
-        return [
-            _in_order(field, value[name] if name in value else _DEFAULTS[name])
-            for name, field in zip(kind.names, kind.fields, strict=True)
-        ]
-    if isinstance(kind, Array) and value is not None:
-        return [_in_order(kind.array_of, item) for item in value]
-    return value
+    return decoder(one.SCHEMA, True)(one.encode(), 0)[0]

@@ -70,42 +70,37 @@ class Loop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return Clock.now
 
+    get_debug = staticmethod(bool)  # False, and it is asked for each callback
+
     def is_running(self) -> bool:
         return True
 
     def create_future(self) -> Any:
-        future = _Future(loop=self)
-        future._number = self.world.number()
+        future, world = _Future(loop=self), self.world
+        future._number = world.numbers = world.numbers + 1
         return future
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> Any:
-        number = self.world.number()
+        number = self.world.numbers = self.world.numbers + 1
         return _Task(coro, loop=self, name=name or f"Task-{number}", context=context, number=number)
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
-        self.put(handle)
+        if not self._ready and not self.ended:
+            self.world.ready.append(self)
+        self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon
 
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(Clock.now + delay, callback, *args, context=context)
+
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        self.world.wait(when, timer, self)
+        timer, world = asyncio.TimerHandle(when, callback, args, self, context), self.world
+        world.numbers += 1
+        heapq.heappush(world.timers, (when, world.numbers, timer, self))
         return timer
-
-    def put(self, handle: asyncio.Handle) -> None:
-        """Let the world run this callback."""
-        if not self._ready and not self.ended:
-            self.world.ready.append(self)
-        self._ready.append(handle)
-
-    def take(self) -> asyncio.Handle:
-        """The next callback."""
-        handle = self._ready.popleft()
-        if not self._ready:
-            self.world.ready.remove(self)
-        return handle
 
     def run_until_complete(self, future: Any) -> Any:
         raise RuntimeError("the world runs its loops (World.run)")
@@ -206,6 +201,8 @@ class World:
     Attributes:
         network: connects processes with nodes of Kafka; `broker.Cluster` sets it.
         ready: the loops that have callbacks to run, also those of frozen processes.
+        timers: by when they fall due; those of one time in their order.
+        numbers: how many things have a number: what iterates goes by it.
         warnings: of the roles, with the time; not part of the digest, as their texts may have addresses.
         late: why it has to end at once, if it has.
         schedule: its seed, and what is left out.
@@ -220,14 +217,14 @@ class World:
         self.seed, self.chance = schedule.seed, random.Random(schedule.seed)
         random.seed(schedule.seed)
         self.ready: list[Loop] = []
-        self._timers: list[tuple[float, int, asyncio.TimerHandle, Loop]] = []
+        self.timers: list[tuple[float, int, asyncio.TimerHandle, Loop]] = []
         self.graves: list[Any] = []
         self.trace: list[str] = []
         self.steps = 0
         self.work, self.mean_latency = WORK, LATENCY
         self.late = ""
         self.warnings: list[str] = []
-        self._numbers = 0
+        self.numbers = 0
         self._hash = hashlib.sha256()
         asyncio.set_event_loop_policy(_Policy(self))
         asyncio.run = lambda work, **_: self.run(work)
@@ -248,11 +245,6 @@ class World:
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
         return int((EPOCH + Clock.now) * 1000)
-
-    def number(self) -> int:
-        """The next of all objects that have a number."""
-        self._numbers += 1
-        return self._numbers
 
     def process(self, name: str) -> Process:
         """A new process."""
@@ -296,18 +288,17 @@ class World:
     def _told(self, what: str) -> str:
         return "\n".join([f"seed {self.seed}: {what}", *self.trace[-LAST_LINES:]])
 
-    def wait(self, when: float, timer: asyncio.TimerHandle, loop: Loop) -> None:
-        """Let a loop run the callback of a timer when it falls due."""
-        heapq.heappush(self._timers, (when, self.number(), timer, loop))
-
     def _step(self) -> bool:
         """Run one callback, or wait for the next timer. Returns whether there was one."""
-        timers = self._timers
+        timers, ready = self.timers, self.ready
         while timers and timers[0][0] <= Clock.now:
             _, _, timer, loop = heapq.heappop(timers)
             if not timer._cancelled:
-                loop.put(timer)
-        ready = [loop for loop in self.ready if not loop.process.frozen]
+                if not loop._ready and not loop.ended:
+                    ready.append(loop)
+                loop._ready.append(timer)
+        if len(ready) > 1 or (ready and ready[0].process.frozen):
+            ready = [loop for loop in ready if not loop.process.frozen]
         if not ready:
             while timers and (timers[0][2]._cancelled or timers[0][3].ended):
                 heapq.heappop(timers)
@@ -316,7 +307,10 @@ class World:
             return bool(timers)
         Clock.now += STEP
         loop = ready[int(self.chance.random() * len(ready))] if len(ready) > 1 else ready[0]
-        handle = loop.take()
+        waiting = loop._ready
+        handle = waiting.popleft()
+        if not waiting:
+            self.ready.remove(loop)
         if not handle._cancelled:
             self.steps += 1
             self._current, Clock.skew = loop.process, loop.process.skew
