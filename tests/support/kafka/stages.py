@@ -200,15 +200,15 @@ async def begun(settings: KafkaSettings) -> None:
     await commit(settings, "sequence", Topics.of(settings).signatures, 0, Accepted(KEY).metadata())
 
 
-async def until(true: Callable[[], object], what: str) -> None:
-    """Wait for something that has to come; it may be awaited, too."""
+async def until(true: Callable[[], object], what: str, every: float = 0.05) -> None:
+    """Wait for something that has to come; it may be awaited, too. every: seconds between two looks."""
     began = time.monotonic()
     while True:
         found = true()
         if await found if inspect.isawaitable(found) else found:
             return
         assert time.monotonic() - began < PATIENCE, f"waited in vain until {what}"
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(every)
 
 
 async def until_committed(
@@ -222,7 +222,7 @@ async def until_committed(
             found = await commits(client, group, topic)
             return enough({partition: offset for partition, (offset, _) in found.items()})
 
-        await until(reached, f"{role} has come far enough in {topic}")
+        await until(reached, f"{role} has come far enough in {topic}", every=0.2)  # each look is two requests
 
 
 async def until_signed(settings: KafkaSettings, documents: int) -> None:
