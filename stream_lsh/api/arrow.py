@@ -3,7 +3,7 @@ as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from stream_lsh.documents.arrow_columns import columns_of
 from stream_lsh.documents.arrow_fields import check_columns, columns_of_fields, pyarrow
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.fields import LINE_ID, Fields, id_value
+from stream_lsh.documents.refused import kind_of
 from stream_lsh.embedded.engine import Judged
 from stream_lsh.embedded.tables import READ_BYTES, READ_ROWS, Part
 from stream_lsh.errors import UsageError
@@ -81,13 +82,13 @@ class Lists:
         """That of the batches. Texts that are not UTF-8 are bytes, and not strings."""
         pa = pyarrow()
         kinds = {name: column.type for name, column in self.columns.items()}
-        return pa.schema(kinds | {"text": pa.large_string()})
+        return pa.schema(kinds | {"texts": pa.large_string()})
 
     def __iter__(self) -> Iterator[Any]:
         pa = pyarrow()
         for at in range(0, len(self.texts), READ_ROWS):
             part = {name: column.slice(at, READ_ROWS) for name, column in self.columns.items()}
-            yield from pa.table(part | {"text": _array(pa, "text", self.texts[at : at + READ_ROWS])}).to_batches()
+            yield from pa.table(part | {"texts": _array(pa, "texts", self.texts[at : at + READ_ROWS])}).to_batches()
 
 
 def table_of_lists(
@@ -98,7 +99,7 @@ def table_of_lists(
     Raises:
         UsageError: the index compares no texts or has ranks, columns have other lengths, or a value of `match_within`
             is missing.
-        TypeError: the values of a column have several types.
+        TypeError: a column is no list, its values have several types, or an integer does not fit in an int64.
     """
     pa = pyarrow("process_batch")
     if fields.item is not None or fields.set_field is not None:
@@ -109,39 +110,46 @@ def table_of_lists(
     if within.keys() != set(fields.match_within):
         wanted = ", ".join(fields.match_within) or "none"
         raise UsageError(f"within has the fields {', '.join(within) or 'none'}, and match_within is {wanted}")
-    given = {"id": ids, "text": texts, "time": times, "source": sources}
+    optional = {"times": times, "sources": sources}
+    given = {"ids": ids, "texts": texts} | {name: values for name, values in optional.items() if values is not None}
     given |= {f"within {name}": within[name] for name in fields.match_within}
     strings = list(texts) if type(texts) is list and set(map(type, texts)) == {str} else None
     arrays = {
-        name: strings if name == "text" and strings is not None else _array(pa, name, values)
-        for name, values in given.items() if values is not None
+        name: strings if name == "texts" and strings is not None else _array(pa, name, values)
+        for name, values in given.items()
     }  # fmt: skip
     for name, array in arrays.items():
-        if len(array) != len(arrays["id"]):
-            raise UsageError(f"there are {len(arrays['id']):,} ids, and {len(array):,} values of {name}")
+        if len(array) != len(arrays["ids"]):
+            raise UsageError(f"there are {len(arrays['ids']):,} ids, and {len(array):,} values of {name}")
     named = replace(
-        fields, id_field="id", text_fields=("text",), deleted_field=None,
-        time_field=None if times is None else "time", source_field=None if sources is None else "source",
+        fields, id_field="ids", text_fields=("texts",), deleted_field=None,
+        time_field=None if times is None else "times", source_field=None if sources is None else "sources",
         match_within=tuple(f"within {name}" for name in fields.match_within),
     )  # fmt: skip
     if strings is None:
         return pa.table(arrays), named
-    del arrays["text"]
+    del arrays["texts"]
     return Lists(arrays, strings), named
 
 
 def _array(pa: Any, name: str, values: Any) -> Any:
-    if isinstance(values, (str, bytes)):
-        raise TypeError(f"{name} is a single {type(values).__name__}, not a list of values")
+    single = isinstance(values, (str, bytes, bytearray, memoryview, Mapping, Set))
+    if single or not (isinstance(values, Iterable) or hasattr(values, "__arrow_c_stream__")):
+        raise TypeError(f"{name} is {kind_of(values)}, not a list of values")
     try:
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
-        return pa.array(values, from_pandas=True)
+        array = pa.array(values, from_pandas=True)
     except UnicodeEncodeError:  # a lone surrogate: its document is rejected
         encoded = [value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value for value in values]
         return pa.array(encoded, pa.binary())
+    except OverflowError:
+        raise TypeError(f"{name}: an integer does not fit in an int64; give its document to process") from None
     except (pa.ArrowException, TypeError) as error:
         raise TypeError(f"{name}: the values have no common type ({' '.join(str(error).split())[:200]})") from None
+    if isinstance(values, list) and pa.types.is_decimal(array.type):
+        raise TypeError(f"{name} has values of the type Decimal")
+    return array
 
 
 _OTHERS = ("duplicate_of", "supersedes", "matched", "representative")

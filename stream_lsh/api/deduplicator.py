@@ -179,7 +179,8 @@ class Deduplicator(Feeding):
             the index.
 
         Raises:
-            TypeError: the values of a column have no common type. InputError: it is a type that cannot be used.
+            TypeError: the values of a column have no common type, or an integer does not fit in an int64. InputError: a
+                column has a type that cannot be used.
             UsageError: columns have different lengths, the index has a `rank_field`, pyarrow is missing, or as in
                 `process`.
             StoreError: as in `process`.

@@ -2,6 +2,7 @@
 an error or a rejected row."""
 
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +126,11 @@ def test_tables_that_cannot_be_used_are_errors(tmp_path: Path) -> None:
             deduplicator.process_arrow(good)
         with pytest.raises(TypeError, match="a list, which has no __arrow_c_stream__"):
             deduplicator.process_arrow([{"id": 1}])
-        with pytest.raises(UsageError, match="there are 2 ids, and 1 values of text"):
+        with pytest.raises(UsageError, match="there are 2 ids, and 1 values of texts"):
             deduplicator.process_batch([1, 2], [TEXT])
-        with pytest.raises(TypeError, match="id: the values have no common type"):
+        with pytest.raises(TypeError, match="ids: the values have no common type"):
             deduplicator.process_batch([1, "a"], [TEXT, TEXT])
-        with pytest.raises(TypeError, match="text is a single str"):
+        with pytest.raises(TypeError, match="texts is a string, not a list"):
             deduplicator.process_batch([1], TEXT)
         assert deduplicator.process_batch([1], [TEXT])["seq"].to_pylist() == [0]  # nothing was stored before
     with (
@@ -158,3 +159,28 @@ def test_a_table_and_the_position_behind_it_are_committed_in_one_step(tmp_path: 
                     break  # as a crash before the commit
                 deduplicator.commit({"rows": begin + 3})
     assert kinds == {0: ["unique", "exact_duplicate", "unique"], 3: ["exact_duplicate", "unique", "exact_duplicate"]}
+
+
+@pytest.mark.parametrize("columns", [
+    {"ids": [2**64]}, {"ids": [1, 2**64]}, {"ids": [-1, 2**63]}, {"times": [2**70]}, {"sources": [2**64]},
+    {"within": {"lang": [-(2**63) - 1]}},
+], ids=repr)  # fmt: skip
+def test_integers_that_do_not_fit_in_an_int64_are_errors(columns: dict[str, Any]) -> None:
+    settings = Settings(match_within=("lang",) if "within" in columns else ())
+    given = {"ids": [1]} | columns
+    with Deduplicator(settings) as deduplicator:
+        with pytest.raises(TypeError, match=r"^(ids|times|sources|within lang): an integer does not fit in an int64"):
+            deduplicator.process_batch(texts=[TEXT] * len(given["ids"]), **given)
+        assert len(deduplicator) == 0
+
+
+@pytest.mark.parametrize("ids", [None, 5, b"a", bytearray(b"a"), {1: 2}, {"a"}, [Decimal(5)]], ids=repr)
+def test_columns_that_are_no_lists_of_strings_or_integers_are_errors(ids: Any) -> None:
+    with Deduplicator() as deduplicator:
+        for columns in ({"ids": ids, "texts": [TEXT]}, {"ids": [1], "texts": ids}):
+            name = next(name for name, values in columns.items() if values is ids)
+            with pytest.raises(
+                TypeError, match=rf"^{name} (is .*, not a list of values|has values of the type Decimal)$"
+            ):
+                deduplicator.process_batch(**columns)
+        assert len(deduplicator) == 0
