@@ -51,7 +51,8 @@ def check_columns(schema: Any, fields: Fields, title: str, *, cells: bool = Fals
             setting = role.replace(" ", "_")
             shown = ", ".join(names[:SHOWN_COLUMNS]) + (", ..." if len(names) > SHOWN_COLUMNS else "")
             raise InputError(f'{title} has no column "{path}" ({setting}). It has: {shown or "no columns"}.')
-        if not _fits(pa.types, _plain_type(pa, kind), role, cells):
+        plain = _plain_type(pa, kind)
+        if isinstance(plain, pa.BaseExtensionType) or not _fits(pa.types, plain, role, cells):
             raise InputError(
                 f'{title}: the column "{path}" ({role.replace(" ", "_")}) has the type {kind}, and is to be {wanted}.'
             )
@@ -133,10 +134,10 @@ def _column_at(pa: Any, rows: Any, path: str) -> Any:
 
 
 def _plain_type(pa: Any, kind: Any) -> Any:
-    """The type that `_plain` brings a column to."""
+    """The type that `_plain` brings a column to. That of UUIDs stays: their 16 bytes may be UTF-8, and are no text."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return _plain_type(pa, kind.storage_type)
+        return kind if kind.extension_name == "arrow.uuid" else _plain_type(pa, kind.storage_type)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return _plain_type(pa, kind.value_type)
     if types.is_string_view(kind):

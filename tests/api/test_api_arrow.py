@@ -5,6 +5,7 @@ import random
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -183,4 +184,19 @@ def test_columns_that_are_no_lists_of_strings_or_integers_are_errors(ids: Any) -
                 TypeError, match=rf"^{name} (is .*, not a list of values|has values of the type Decimal)$"
             ):
                 deduplicator.process_batch(**columns)
+        assert len(deduplicator) == 0
+
+
+@pytest.mark.parametrize("column", ["id", "text", "source"])
+def test_uuids_are_errors(column: str) -> None:
+    values = [UUID(bytes=b"abcdefghabcdefgh")]  # bytes that are UTF-8
+    columns: dict[str, Any] = {"id": ["a"], "text": [TEXT], "source": ["x"]} | {column: values}
+    uuids = pa.array(values)
+    tables = [pa.table(columns | {column: array}) for array in (uuids, pa.DictionaryArray.from_arrays([0], uuids))]
+    with Deduplicator(Settings(source_field="source")) as deduplicator:
+        with pytest.raises(InputError, match=r"has the type .*uuid.*, and is to be a string"):
+            deduplicator.process_batch(columns["id"], columns["text"], sources=columns["source"])
+        for table in tables:
+            with pytest.raises(InputError, match=r"has the type .*uuid.*, and is to be a string"):
+                deduplicator.process_arrow(table)
         assert len(deduplicator) == 0
