@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.api.answers import KINDS, detail_of
-from stream_lsh.documents.arrow_columns import columns_of
+from stream_lsh.documents.arrow_columns import columns_of, is_utf8
 from stream_lsh.documents.arrow_fields import check_columns, columns_of_fields, pyarrow
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.fields import LINE_ID, Fields, id_value
@@ -63,7 +63,7 @@ class Rows:
         for batch in self._reader:
             for part in Part(batch).pieces(READ_ROWS, READ_BYTES):
                 ids = columns_of_fields(part.rows, self._fields)[self._fields.id_field]
-                yield columns_of(part.rows, self._fields), ids
+                yield columns_of(part.rows, self._fields), _readable(ids)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Lists:
 
     @property
     def schema(self) -> Any:
-        """That of the batches. Texts that are not UTF-8 are bytes, and not strings."""
+        """That of the batches."""
         pa = pyarrow()
         kinds = {name: column.type for name, column in self.columns.items()}
         return pa.schema(kinds | {"texts": pa.large_string()})
@@ -132,6 +132,17 @@ def table_of_lists(
     return Lists(arrays, strings), named
 
 
+def _readable(ids: Any) -> Any:
+    """Ids with null in place of strings that are not UTF-8, which no program can read."""
+    pa = pyarrow()
+    try:
+        ids.validate(full=True)
+        return ids
+    except pa.ArrowInvalid:
+        encoded = [id if id is not None and is_utf8(id) else None for id in ids.cast(pa.large_binary()).to_pylist()]
+        return pa.array(encoded, pa.large_binary()).cast(ids.type)
+
+
 def _array(pa: Any, name: str, values: Any) -> Any:
     single = isinstance(values, (str, bytes, bytearray, memoryview, Mapping, Set))
     if single or not (isinstance(values, Iterable) or hasattr(values, "__arrow_c_stream__")):
@@ -140,9 +151,9 @@ def _array(pa: Any, name: str, values: Any) -> Any:
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
         array = pa.array(values, from_pandas=True)
-    except UnicodeEncodeError:  # a lone surrogate: its document is rejected
+    except UnicodeError:  # a lone surrogate: its document is rejected
         encoded = [value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value for value in values]
-        return pa.array(encoded, pa.binary())
+        return _array(pa, name, encoded).cast(pa.string(), safe=False)
     except OverflowError:
         raise TypeError(f"{name}: an integer does not fit in an int64; give its document to process") from None
     except (pa.ArrowException, TypeError) as error:

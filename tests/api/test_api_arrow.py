@@ -200,3 +200,20 @@ def test_uuids_are_errors(column: str) -> None:
             with pytest.raises(InputError, match=r"has the type .*uuid.*, and is to be a string"):
                 deduplicator.process_arrow(table)
         assert len(deduplicator) == 0
+
+
+def test_an_id_that_is_not_utf8_becomes_null_and_the_others_stay_strings() -> None:
+    with Deduplicator() as deduplicator:
+        table = deduplicator.process_batch(["a", "n1", "\ud800", None], np.array([TEXT] * 4))
+        with pytest.raises(TypeError, match="ids: the values have no common type"):
+            deduplicator.process_batch(["\ud800", 1], [TEXT] * 2)
+        damaged = pa.array([b"a", b"\xff"]).view(pa.string())
+        again = deduplicator.process_arrow(pa.table({"id": damaged, "text": [TEXT] * 2}))
+    assert table["id"].to_pylist() == ["a", "n1", None, None]
+    assert table["duplicate_of"].to_pylist() == [None, "a", None, None]
+    assert table["reason"].to_pylist() == [None, None, "not_utf8", "wrong_type"]
+    assert table["id"].type == table["duplicate_of"].type == pa.string()
+    with Deduplicator() as deduplicator:
+        texts = np.array(["\ud800", TEXT])
+        assert deduplicator.process_batch(texts, texts)["reason"].to_pylist() == ["not_utf8", None]
+    assert again["id"].to_pylist() == ["a", None] and again["reason"].to_pylist() == [None, "not_utf8"]
