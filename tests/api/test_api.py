@@ -265,3 +265,7 @@ def test_examples_of_docstrings_run(module: object) -> None:
     for test in tests:
         runner.run(test)
     assert runner.summarize(verbose=False).failed == 0
+
+
+def test_completion_shows_the_public_names() -> None:
+    assert dir(stream_lsh) == sorted([*stream_lsh.__all__, "__version__"])
