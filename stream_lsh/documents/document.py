@@ -52,7 +52,7 @@ class Document:
         Document(id='a1', text='The council has voted for the new bridge over the river.', ...)
         >>> Document(1.5, "The council has voted for the new bridge over the river.")
         Traceback (most recent call last):
-        TypeError: the id is a number with a fraction, not a string or an integer
+        TypeError: the id is a floating-point number, not a string or an integer
     """
 
     id: str | int

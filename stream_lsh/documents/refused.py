@@ -24,10 +24,11 @@ class Refused(Exception):
 
 def kind_of(value: object) -> str:
     """The JSON name of a value's type, with its article."""
-    return next((name for kind, name in _KINDS if isinstance(value, kind)), f"of the type {type(value).__name__}")
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), f"a value of type {type(value).__name__}")
 
 
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (type(None), "null"), (bool, "a boolean"), (str, "a string"), (int, "an integer"),
-    (float, "a number with a fraction"), ((bytes, bytearray), "bytes"), (dict, "an object"), (Sequence, "a list"),
+    (float, "a floating-point number"), ((bytes, bytearray, memoryview), "bytes"), (dict, "an object"),
+    (Sequence, "a list"),
 )  # fmt: skip

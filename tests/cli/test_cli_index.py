@@ -205,7 +205,7 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
     assert "give --within lang=VALUE" in asked("--within", "lnag=en", code=2).stderr
     assert "give FIELD=VALUE" in asked("--within", "lang", code=2).stderr
     assert "given twice" in asked("--within", "lang=en", "--within", "lang=de", code=2).stderr
-    assert "a number with a fraction" in asked("--within", "lang=1.5", code=2).stderr
+    assert "a floating-point number" in asked("--within", "lang=1.5", code=2).stderr
     no = run("query", "--input", feed, "--within", "lang=en", "--index", state, code=2)
     assert "the documents of --input have the fields themselves" in no.stderr
     verdicts = read_lines(run("query", "--input", feed, "--index", state, "--quiet").stdout)

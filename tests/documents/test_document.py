@@ -247,3 +247,12 @@ def test_set_takes_integers_of_any_size() -> None:
     """Python converts at most 4,300 digits of an integer to text."""
     found = columns([Document("a", set=[10**5000, 7])], Fields(set_field="set"))
     assert not found.rejected and found.texts.endswith(b"\x1f7")
+
+
+def test_errors_name_the_type_of_a_value() -> None:
+    with pytest.raises(TypeError, match="the vector is bytes, not a list of numbers"):
+        Document("a", vector=memoryview(b"1234"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the id is a floating-point number, not a string"):
+        Document(np.float64(3))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the id is a value of type complex, not a string"):
+        Document(1j)  # type: ignore[arg-type]

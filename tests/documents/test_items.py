@@ -153,7 +153,7 @@ DIGITS = "hexadecimal digits, not 4; what consists of such digits is never taken
         ("65536", "bad_bits", "is an integer of more than 16 bits"),
         ("-32769", "bad_bits", "is an integer of more than 16 bits"),
         ("1" + 4200 * "0", "bad_bits", "is an integer of more than 4000 digits; give hexadecimal"),
-        ("1.0", "wrong_type", "is a number with a fraction, not hexadecimal, base64 or an integer"),
+        ("1.0", "wrong_type", "is a floating-point number, not hexadecimal, base64 or an integer"),
         ("true", "wrong_type", "is a boolean, not hexadecimal, base64 or an integer"),
         ("[1, 0]", "wrong_type", "is a list, not hexadecimal, base64 or an integer"),
     ],

@@ -209,7 +209,7 @@ def test_the_text_of_a_set(value: Any, text: str) -> None:
         ({"a": 1e-10}, "bad_weight", "has the weight 1e-10"),
         ({"a": "1"}, "wrong_type", "has a string as a weight, not a number"),
         ({"a": True}, "wrong_type", "has a boolean as a weight"),
-        ([1.5], "wrong_type", "holds a number with a fraction; only strings and integers can be elements"),
+        ([1.5], "wrong_type", "holds a floating-point number; only strings and integers can be elements"),
         (range(MOST_ELEMENTS + 1), "too_large", "has 65537 elements, more than 65536"),
     ],
 )
