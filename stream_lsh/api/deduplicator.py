@@ -14,7 +14,7 @@ import orjson
 from stream_lsh.api.arrow import Rows, table_of_lists
 from stream_lsh.api.feeding import Feeding, feeding
 from stream_lsh.api.guard import Guard, uninterrupted
-from stream_lsh.api.questions import BATCH
+from stream_lsh.api.questions import BATCH, integer
 from stream_lsh.api.verdict import Verdict
 from stream_lsh.documents.document import Document, Time
 from stream_lsh.documents.times import milliseconds
@@ -134,7 +134,7 @@ class Deduplicator(Feeding):
                 delivered.
 
         Raises:
-            TypeError: `documents`, or one of them, has a wrong type.
+            TypeError: `documents`, one of them, or `batch` has a wrong type.
             UsageError: the Deduplicator is read-only; or there is a window, and the first document has no time; or a
                 document deletes, and the index does not allow it.
             StoreError: the Deduplicator is closed, or an error has interrupted an earlier batch or commit.
@@ -153,8 +153,8 @@ class Deduplicator(Feeding):
             isinstance(documents, (str, bytes, Mapping, Document)) or not isinstance(documents, Iterable)
         ):
             raise TypeError(f"documents is a {type(documents).__name__}, not an iterable of documents")
-        if batch is not None and (not isinstance(batch, int) or batch < 1):
-            raise UsageError(f"batch = {batch!r}: documents are taken one or more at a time")
+        if batch is not None and (batch := integer("batch", batch)) < 1:
+            raise UsageError(f"batch = {batch}: documents are taken one or more at a time")
         if batch is None and (listed or isinstance(documents, Sequence)):
             batch = BATCH
         elif batch is None and not self._automatic:  # the caller commits between two verdicts

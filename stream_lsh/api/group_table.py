@@ -44,6 +44,8 @@ class GroupTable:
         def key(row: groups.Group) -> tuple[int, int]:
             return (row.group, 0) if order == "newest" else (row.live_members, -row.group)
 
+        if limit == 0:
+            return []
         changed = self._groups.changed
         rows = [*self._committed(order, limit, changed), *(row for row in changed.values() if row is not None)]
         rows.sort(key=key, reverse=True)

@@ -18,7 +18,8 @@ from stream_lsh.documents.builder import Builder
 from stream_lsh.documents.columns import Columns, Fields
 from stream_lsh.documents.document import Document, plain_id
 from stream_lsh.documents.fields import id_text
-from stream_lsh.documents.refused import Refused
+from stream_lsh.documents.python_values import unboxed
+from stream_lsh.documents.refused import Refused, kind_of
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.stored import Stored, stored
 from stream_lsh.errors import UsageError
@@ -142,6 +143,7 @@ class Questions:
             limit: so many at most.
 
         Raises:
+            TypeError: the limit is no integer. UsageError: it is negative, or there is no such order.
             StoreError: the index keeps no groups; or as in `process`.
 
         Examples:
@@ -156,6 +158,8 @@ class Questions:
         """
         if order not in ("largest", "newest"):
             raise UsageError(f"order = {order!r}: there are 'largest' and 'newest'")
+        if limit is not None and (limit := integer("limit", limit)) < 0:
+            raise UsageError(f"limit = {limit}: it is a number of groups, 0 or more; None is all")
         with self._guard.whole():
             return GroupTable(self._engine).first(order, limit)
 
@@ -177,11 +181,21 @@ class Questions:
             group: a group, or its number, which verdicts have.
 
         Raises:
+            TypeError: it is neither a group nor an integer.
             UsageError: there is no such group, or its number was given and it has only one member.
             StoreError: the index keeps no groups; or as in `process`.
         """
+        group = group if isinstance(group, Group) else integer("group", group)
         with self._guard.whole():
             return list(GroupTable(self._engine).members(group))
+
+
+def integer(name: str, value: object) -> int:
+    """An argument that is an integer, of NumPy too. Raises TypeError."""
+    plain = unboxed(value)
+    if not isinstance(plain, int) or isinstance(plain, bool):
+        raise TypeError(f"{name} is {kind_of(plain)}, not an integer")
+    return plain
 
 
 def asked(

@@ -240,3 +240,27 @@ def test_groups_of_a_reader(tmp_path: Path) -> None:
         assert reader.get("b").duplicate_of == "a" and "b" in reader  # type: ignore[union-attr]
         with pytest.raises(UsageError, match="read-only"):
             reader.delete("a")
+
+
+@pytest.mark.parametrize("value", [1.5, "0", True, np.float64(1), [0], b"0"], ids=repr)
+def test_a_group_a_limit_and_a_batch_are_integers(filled: Deduplicator, value: Any) -> None:
+    with pytest.raises(TypeError, match=r"^batch is .*, not an integer"):
+        filled.process([], batch=value)
+    with pytest.raises(TypeError, match=r"^group is .*, not an integer"):
+        filled.members(value)
+    with pytest.raises(TypeError, match=r"^limit is .*, not an integer"):
+        filled.groups(limit=value)
+
+
+def test_groups_that_are_not_there_and_limits_out_of_range(filled: Deduplicator) -> None:
+    filled.commit()
+    for number in (-1, 2**63, 2**70, -(2**70)):
+        with pytest.raises(UsageError, match=f"there is no group {number}"):
+            filled.members(number)
+    with pytest.raises(TypeError, match="group is null"):
+        filled.members(None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="limit = -1: it is a number of groups"):
+        filled.groups(limit=-1)
+    assert filled.groups(limit=0) == [] and filled.groups(limit=np.int64(1)) == filled.groups(limit=2**70)  # type: ignore[arg-type]
+    assert len(list(filled.process([Document("new", "x")], batch=np.int64(1)))) == 1  # type: ignore[arg-type]
+    assert filled.members(np.int64(0)) == filled.members(0)  # type: ignore[arg-type]
