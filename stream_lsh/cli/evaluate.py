@@ -189,9 +189,8 @@ def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs
 def _run(settings: Settings, copy: Path, target: Path, collection: Collection, quiet: bool) -> tuple[Pairs, float]:
     """The pairs that the engine reports for the copied documents, and the seconds it took."""
     import numpy as np
-    import orjson
 
-    from stream_lsh.documents.fields import id_text
+    from stream_lsh.documents.fields import id_text, output_object
     from stream_lsh.embedded.job import Job
     from stream_lsh.evaluation.exact import Pairs
 
@@ -204,7 +203,7 @@ def _run(settings: Settings, copy: Path, target: Path, collection: Collection, q
     first, second, similarities = [], [], []
     with target.open("rb") as lines:
         for line in lines:
-            pair = orjson.loads(line)
+            pair = output_object(line)
             first.append(places[id_text(pair["older"])])
             second.append(places[id_text(pair["newer"])])
             similarities.append(pair["similarity"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -28,6 +29,8 @@ Envelope = Literal["debezium", "cloudevents"]
 LITERALS: dict[bool | None, bytes] = {None: b"null", True: b"true", False: b"false"}
 
 _ABSENT = object()
+_WIDE = re.compile(rb": ?-?[0-9]{19}")
+"""A value of JSON that may be an integer beyond 64 bits."""
 
 
 class Record(NamedTuple):
@@ -186,6 +189,27 @@ def json_id(text: str | bytes) -> str | int:
         return value
     shown = text[:60].decode("utf-8", "replace") if isinstance(text, bytes) else text[:60]
     raise ValueError(f"{shown!r} is no id as JSON: give an integer, or a string in double quotes")
+
+
+def output_object(line: bytes) -> dict[str, Any]:
+    """The object of an output. Its ids may be integers of any size, which orjson makes floats of, and strings with lone
+    surrogates, which it refuses.
+
+    Raises:
+        ValueError: it is no JSON, or no object.
+    """
+    found = json.loads(line) if _WIDE.search(line) else loaded(line)
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    return found
+
+
+def loaded(value: bytes) -> Any:
+    """A value of JSON that this program has written. Its texts may have lone surrogates, which orjson rejects."""
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return json.loads(value)
 
 
 def id_value(id: bytes) -> str | int | None:

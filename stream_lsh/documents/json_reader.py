@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-import orjson
 
 from stream_lsh.documents.fields import MAX_ID_BYTES
 from stream_lsh.documents.json_scan import nesting
@@ -70,11 +69,3 @@ def _integer(digits: str) -> int:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_int=_integer)
-
-
-def loaded(value: bytes) -> Any:
-    """A value of JSON that this program has written. Its texts may have lone surrogates, which orjson rejects."""
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return json.loads(value)

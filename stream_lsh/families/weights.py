@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.json_reader import loaded
+from stream_lsh.documents.fields import loaded
 from stream_lsh.families.components import components_of
 from stream_lsh.families.signer import Signed, Signs
 from stream_lsh.families.sketch import random_words

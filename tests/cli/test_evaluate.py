@@ -157,10 +157,10 @@ def test_sets_and_other_fields(tmp_path: Path) -> None:
     assert (found["true_pairs"], found["recall"], found["precision"]) == (3, 1, 1)
 
 
-def test_texts_of_all_kinds_survive_the_copy(tmp_path: Path) -> None:
+def test_texts_and_ids_of_all_kinds_survive_the_copy(tmp_path: Path) -> None:
     texts = ["\ud800 lone", "今天的新闻" * 3, "a\x00b \u2028 \x1f c", 'quotes " and \\', "e\u0301te\u0301 🙂"]
-    rows = [{"id": n, "text": t} for n, t in enumerate(texts)] + [
-        {"id": f"{n}", "text": t} for n, t in enumerate(texts)
+    rows = [{"id": 2**64 + n, "text": t} for n, t in enumerate(texts)] + [
+        {"id": f"{2**64 + n}", "text": t} for n, t in enumerate(texts)
     ]
     path = write_lines(tmp_path / "feed.jsonl", rows)
     found = figures(path)

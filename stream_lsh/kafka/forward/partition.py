@@ -14,8 +14,7 @@ from typing import Any
 
 from aiokafka import ConsumerRecord, TopicPartition
 
-from stream_lsh.documents.fields import id_text, plain
-from stream_lsh.documents.json_reader import loaded
+from stream_lsh.documents.fields import id_text, output_object, plain
 from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.judging.verdicts import Kind
@@ -374,7 +373,7 @@ def read_verdict(record: ConsumerRecord, *topics: str) -> Verdict:
     if (why := undecoded(record.value)) is not None:
         raise StoreError(why)
     try:
-        found = loaded(record.value)
+        found = output_object(record.value or b"")
         source, kind, reason, detail = found["source"], found["kind"], found.get("reason", ""), found.get("detail", "")
         headers = tombstone_headers(found) if found.get("tombstone") else ()
         supersedes = id_text(found["supersedes"]) if "supersedes" in found else b""

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from aiokafka import ConsumerRecord, TopicPartition
 
-from stream_lsh.documents.json_reader import loaded
+from stream_lsh.documents.fields import output_object
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.event_filter import KINDS, Kind
 from stream_lsh.serve.events import SEQ, Block, Place, Ring, Said, numbered, seq_of
@@ -107,7 +107,7 @@ class Outputs:
         place = TopicPartition(record.topic, record.partition)
         kind = self._kinds[place]
         try:
-            verdict = loaded(value) if kind == "verdict" else {}
+            verdict = output_object(value) if kind == "verdict" else {}
             seq = seq_of(value, _NEWER if kind == "pair" else SEQ)
             # Earlier events of the first document may be missing.
             self._complete.setdefault(place, seq + 1)

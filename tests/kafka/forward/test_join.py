@@ -1,5 +1,6 @@
 """Documents and verdicts meet in order, each once, whatever is compacted or begins again."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -297,6 +298,23 @@ def test_a_superseded_document_has_a_tombstone_under_its_own_id(json_keys: bool,
     ]  # fmt: skip
     # Also if the document was compacted away.
     assert forwarded([Joined(None, verdict)], settings)[0] == [(key, None, [("id", '"ö"'.encode())], 8)]
+
+
+@pytest.mark.parametrize("id", [2**63, 2**64 + 1, -(2**64) - 1, 10**30], ids=str)
+def test_integers_of_any_size_stay_what_they_are(id: int) -> None:
+    one = {"group": 3, "id": id, "seq": 4096}
+    place = {"topic": "docs", "partition": 1, "offset": 5}
+    value = {
+        "id": id, "kind": "deleted", "source": SOURCE, "tombstone": True, "supersedes": id, "new_representative": one,
+        "new_representative_source": place, "new_representatives": [one], "new_representative_sources": [place],
+    }  # fmt: skip
+    text = b"%d" % id
+    for separators in ((",", ":"), (", ", ": ")):
+        verdict = read_verdict(record(json.dumps(value, separators=separators).encode(), text, 8), "docs")
+        assert verdict.supersedes == text
+        assert dict(verdict.tombstone) == {"id": text, "new-representative": text, **dict(WHERE)}
+        ((key, headers),) = verdict.new_representatives
+        assert key == dict(headers)["new-representative"] == text
 
 
 def test_most_verdicts_have_no_tombstone() -> None:
