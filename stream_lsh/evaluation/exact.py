@@ -97,9 +97,9 @@ class Exhaustive(ABC):
         pairs = Pairs(first, second, np.concatenate([part.similarity for part in parts]))
         return pairs.take(np.lexsort((first, second)))
 
-    def seconds(self, sample: int = 256) -> float:
-        """How long `run` will take, from timing every n-th document."""
-        some = np.arange(0, self._total, max(1, self._total // sample))
+    def seconds(self) -> float:
+        """How long `run` will take, from timing about 256 documents."""
+        some = np.arange(0, self._total, max(1, self._total // 256))
         if len(some) == 0:
             return 0.0
         self._compare(some[:1])  # compiling is not what is timed

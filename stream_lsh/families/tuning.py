@@ -151,11 +151,11 @@ def _choose(
     return _sized(signature_size, *best)
 
 
-def alternatives(threshold: float, recall: float, chosen: Banding, reach: int = 2) -> list[Banding]:
-    """The bandings with up to `reach` rows fewer or more that keep the recall at the threshold; the chosen one is
+def alternatives(threshold: float, recall: float, chosen: Banding) -> list[Banding]:
+    """The bandings with up to two rows fewer or more that keep the recall at the threshold; the chosen one is
     unchanged."""
     found = []
-    for rows in range(max(1, chosen.rows - reach), chosen.rows + reach + 1):
+    for rows in range(max(1, chosen.rows - 2), chosen.rows + 3):
         if rows == chosen.rows:
             found.append(chosen)
             continue

@@ -95,11 +95,11 @@ async def output_partitions(client: AIOKafkaAdminClient, settings: KafkaSettings
     return min(len(topic["partitions"]) for topic in await client.describe_topics(names))
 
 
-async def lacking(settings: KafkaSettings, seconds: float = 5.0) -> str:
+async def lacking(settings: KafkaSettings) -> str:
     """The partitions without a leader or with fewer in-sync replicas than required, as text. Empty if there are none,
     or if no broker answers."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(5.0):
             for _ in range(_TRIES):
                 try:
                     return await _look(settings)

@@ -8,7 +8,7 @@ document that is always rejected is not replayed for ever.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 
@@ -164,15 +164,13 @@ class Counts:
 
 
 async def replay(
-    settings: KafkaSettings, wanted: Wanted, *, from_beginning: bool = False, dry_run: bool = False,
-    report: Callable[[int], object] = lambda sent: None,
-) -> Counts:  # fmt: skip
+    settings: KafkaSettings, wanted: Wanted, *, from_beginning: bool = False, dry_run: bool = False
+) -> Counts:
     """Send the wanted dead letters that are there now and unprocessed.
 
     Args:
         from_beginning: include processed letters.
         dry_run: only count.
-        report: called regularly with the number of documents sent.
 
     Raises:
         BrokerError: a topic is missing, another replay runs, or Kafka does not answer.
@@ -210,7 +208,6 @@ async def replay(
                         reached = reached.after(wanted, min(await consumer.position(place), ends[place]))
                         if deliver is not None:
                             await deliver(documents, {place: (reached.offset, reached.metadata())})
-                            report(counts.sent.total())
         except Failed as error:
             raise BrokerError(
                 f"{error}. If no other replay is running, run the command again: it continues from there."
