@@ -309,7 +309,8 @@ class Deduplicator(Feeding):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts that were committed last, by this or an earlier Deduplicator; {} if there are none."""
+        """The facts that were committed last, by this or an earlier Deduplicator; {} if there are none. They can be
+        read after `close`, too."""
         value: dict[str, Any] = orjson.loads(self._facts)
         return value
 
@@ -346,8 +347,11 @@ class Deduplicator(Feeding):
         self.close()
 
     def _check_writable(self, what: str) -> None:
+        """Raise StoreError or UsageError unless documents and commits can be taken."""
         if self._read_only:
             raise UsageError(f"this Deduplicator is read-only: it answers questions and {what}")
+        with self._guard.whole():
+            pass
 
 
 def _encoded(facts: dict[str, Any]) -> bytes:

@@ -131,8 +131,7 @@ class Questions:
 
     def __len__(self) -> int:
         """Number of documents in the index."""
-        self._guard.check_process()
-        with self._guard.lock:
+        with self._guard.whole():
             return self._index.count
 
     def groups(self, order: Order = "largest", limit: int | None = None) -> list[Group]:

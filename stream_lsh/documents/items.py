@@ -93,7 +93,12 @@ def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray
         if len(raw) != 4 * dimensions:
             raise Refused("bad_vector", f"{what} has {len(raw)} bytes, not 4 for each of {dimensions} numbers", id)
         numbers = np.frombuffer(raw, "<f4").astype(np.float32)
-    elif isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "fiu":
+    elif (
+        isinstance(value, np.ndarray)
+        and type(value).__module__ == "numpy"
+        and value.ndim == 1
+        and value.dtype.kind in "fiu"
+    ):
         _counted(len(value), dimensions, what, id)
         with np.errstate(over="ignore"):
             numbers = value.astype(np.float32)

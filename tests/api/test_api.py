@@ -178,7 +178,10 @@ def test_after_close_nothing_works() -> None:
     deduplicator = Deduplicator()
     deduplicator.close()
     deduplicator.close()
-    for use in (lambda: deduplicator.query(FOX), lambda: list(deduplicator.process(dense(5))), deduplicator.commit):
+    for use in (
+        lambda: deduplicator.query(FOX), lambda: deduplicator.process([]), lambda: deduplicator.process(dense(5)),
+        lambda: deduplicator.process_batch([], []), deduplicator.commit, lambda: len(deduplicator),
+    ):  # fmt: skip
         with pytest.raises(StoreError, match="closed"):
             use()
 

@@ -195,7 +195,7 @@ def test_times() -> None:
         (b'{"id":1,"text":["x"]}', "wrong_type", "a list"),
         (b'{"id":1,"text":null}', "wrong_type", "null"),
         (b'{"id":true,"text":"x"}', "wrong_type", "a boolean"),
-        (b'{"id":1.0,"text":"x"}', "wrong_type", "a number"),
+        (b'{"id":1.0,"text":"x"}', "wrong_type", "a floating-point number"),
         (b'{"id":{"a":1},"text":"x"}', "wrong_type", "an object"),
         (b'{"id":1,"text":""}', "empty", "white space"),
         (b'{"id":1,"text":" \\n\\u2003\\u001f\\u0085"}', "empty", "white space"),
@@ -289,8 +289,8 @@ def test_equal_values_have_equal_scopes_and_others_do_not(fields: Fields) -> Non
 @pytest.mark.parametrize(
     ("value", "reason", "detail"),
     [
-        (b'["en"]', "wrong_type", "a list"), (b"{}", "wrong_type", "an object"), (b"1.0", "wrong_type", "a number"),
-        (b"1e2", "wrong_type", "a number"), (b'"' + b"x" * 255 + b'"', "too_large", "256 bytes"),
+        (b'["en"]', "wrong_type", "a list"), (b"{}", "wrong_type", "an object"), (b"1.0", "wrong_type", "a floating-point number"),
+        (b"1e2", "wrong_type", "a floating-point number"), (b'"' + b"x" * 255 + b'"', "too_large", "256 bytes"),
         (b"1" * 257, "too_large", "256 bytes"), (b"1" * 5000, "too_large", "256 bytes"),
     ],
 )  # fmt: skip

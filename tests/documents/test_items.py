@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_lsh.documents.builder import columns
+from stream_lsh.documents.builder import Builder, columns
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.document import Document
 from stream_lsh.documents.fields import Fields
@@ -109,6 +109,13 @@ def test_what_is_no_vector_is_refused(value: str, reason: str, detail: str) -> N
 def test_numbers_that_are_no_vector_are_rejected(value: Any, detail: str) -> None:
     assert refusal(made(VECTOR, value)) == ("bad_vector", f"the vector {detail}")
     assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the bit vector has 24 bits, not 16")
+
+
+def test_an_array_with_a_mask_is_no_vector() -> None:
+    masked = np.ma.array([1, 2, 3], mask=[0, 0, 1])
+    for document in (lambda: Document("a", vector=masked), lambda: {"id": "a", "vector": masked}):
+        with pytest.raises(TypeError, match=r"the .*vector.* is a value of type MaskedArray, not a list of numbers"):
+            Builder(Fields(item=VECTOR)).add(document())
 
 
 @pytest.mark.parametrize("zeros", ["[0, 0, 0]", "[0, -0.0, 1e-60]", json.dumps(encoded(0, 0, -0.0))])
