@@ -195,7 +195,9 @@ class _Rows:
     def _sources(self) -> list[bytes]:
         if self._fields.source_field is None:
             return []
-        return [self._fields.source_text(value) for value in self._list(self._fields.source_field)]
+        values = self._list(self._fields.source_field)
+        self._left |= np.fromiter((isinstance(value, bytes) for value in values), np.bool_, self._n)  # not UTF-8
+        return [self._fields.source_text(value) for value in values]
 
     def _ranks(self) -> NDArray[np.float64]:
         if self._fields.rank_field is None:

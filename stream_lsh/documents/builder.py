@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.documents.document import Document, record_of
 from stream_lsh.documents.engine_errors import rejection_of
-from stream_lsh.documents.fields import LINE_ID, Fields, Record
+from stream_lsh.documents.fields import LINE_ID, Fields, Record, utf8_size
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import NO_TIME
 
@@ -68,39 +67,15 @@ class Builder:
         else:
             record = self._fields.extract(document)
         if not record.deleted:
-            self._check(record)
+            size, most = utf8_size(record), self._fields.max_document_bytes
+            if size > most:
+                raise Refused("too_large", f"the document has {size} bytes, more than {most}", record.id)
         return record
-
-    def _check(self, record: Record) -> None:
-        """Raise Refused if a document is too large, or has text that UTF-8 cannot encode."""
-        id, text, most = record.id, record.text, self._fields.max_document_bytes
-        size = len(text)
-        if not text.isascii():
-            try:
-                size = len(text.encode())
-            except UnicodeEncodeError:
-                raise Refused("not_utf8", "the text has a lone surrogate, which UTF-8 cannot write", id) from None
-        if size > most:
-            raise Refused("too_large", f"the document has {size} bytes, more than {most}", id)
-        if b"\\ud" in id and _has_surrogate(id):
-            raise Refused("not_utf8", "the id has a lone surrogate, which UTF-8 cannot write")
-        if b"\\ud" in record.within and _has_surrogate(record.within):
-            raise Refused("not_utf8", "a value to match within has a lone surrogate, which UTF-8 cannot write", id)
 
     def columns(self) -> Columns:
         """The documents added."""
         sources = any(record.source for record in self._records)
         return Columns.of_records(self._records, self._rejected, self._fields, sources=sources)
-
-
-def _has_surrogate(said: bytes) -> bool:
-    """Whether JSON texts, joined by commas, have a lone surrogate (written as an escape)."""
-    for value in json.loads(b"[%b]" % said):
-        try:
-            _ = isinstance(value, str) and value.encode()
-        except UnicodeEncodeError:
-            return True
-    return False
 
 
 def columns(documents: Iterable[Document], fields: Fields | None = None) -> Columns:

@@ -26,7 +26,8 @@ class Document:
 
     NumPy values count like Python values. A value of a wrong type raises when you make the document; an element of a
     set or vector raises when the document is processed. A value of the right type that cannot be used, such as an empty
-    text, raises nothing: the verdict is `rejected`, and its `detail` says why.
+    text, raises nothing: the verdict is `rejected`, and its `detail` says why. A string with a lone surrogate is such a
+    value, in a mapping, a column and a JSON line, too. Only a deletion may have one in its id.
 
     Attributes:
         id: a string, or an integer of any size. `1` and `"1"` are two ids.

@@ -284,6 +284,35 @@ def set_text(value: object, name: str, id: bytes) -> str:
     return text
 
 
+def utf8_size(record: Record, *, with_id: bool = True) -> int:
+    """Bytes of a document's text in UTF-8. with_id: its id is one of its fields.
+
+    Raises:
+        Refused: a string has a lone surrogate, which UTF-8 cannot write. A deletion may have one in its id.
+    """
+    id, text = record.id, record.text
+    if with_id and _has_surrogate(id):
+        raise Refused("not_utf8", "the id has a lone surrogate, which UTF-8 cannot write")
+    for name, value in (("a value to match within", record.within), ("the source", record.source)):
+        if _has_surrogate(value):
+            raise Refused("not_utf8", f"{name} has a lone surrogate, which UTF-8 cannot write", id)
+    try:
+        return len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        raise Refused("not_utf8", "the text has a lone surrogate, which UTF-8 cannot write", id) from None
+
+
+def _has_surrogate(texts: bytes) -> bool:
+    """Whether JSON texts, joined by commas, have a lone surrogate: canonical ones have it as an escape."""
+    if b"\\ud" not in texts:
+        return False
+    try:
+        orjson.loads(b"[%b]" % texts)
+    except orjson.JSONDecodeError:
+        return True
+    return False
+
+
 def check_ink(text: str, id: bytes) -> None:
     """Raise Refused if the text has only white space."""
     if not text or text.isspace():

@@ -21,7 +21,8 @@ from stream_lsh.hashing.utf8 import encode
 
 @njit
 def _unescape(data: Bytes, at: int, end: int, out: Bytes, to: int) -> int:
-    """Write the inside data[at:end] of a scanned JSON string as UTF-8 to out[to:]. Returns where it ends."""
+    """Write the inside data[at:end] of a scanned JSON string as UTF-8 to out[to:]. Returns where it ends, -1 if it has
+    a lone surrogate."""
     while at < end:
         if at + 8 <= end:  # to the next backslash; `out` has room for all eight bytes, as it has for the line
             word = load64(data, at)
@@ -47,6 +48,8 @@ def _unescape(data: Bytes, at: int, end: int, out: Bytes, to: int) -> int:
                 if 0xDC00 <= low < 0xE000:
                     point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
                     at += 6
+            if 0xD800 <= point < 0xE000:
+                return -1
             to = encode(out, to, point)
             continue
         if kind == 110:
@@ -99,7 +102,8 @@ def has_ink(text: Bytes, start: int, end: int) -> bool:
 def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Bytes, out: Bytes, text_ends: Ints) -> int:
     """Join the text fields `first`... of each accepted line by a line break into `out`, one document after another.
 
-    A line becomes LEFT if one of them is missing or no string, or if no character is visible; its text is then empty.
+    A line becomes LEFT if one of them is missing, no string or no UTF-8, or if no character is visible; its text is
+    then empty.
     Fills text_ends[n] and returns the number of bytes. `out` needs room for all lines.
     """
     to = 0
@@ -120,7 +124,9 @@ def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Byt
                     to += end - inside
                 else:
                     to = _unescape(data, inside, end, out, to)
-            if not has_ink(out, start, to):
+                    if to < 0:
+                        break
+            if to < 0 or not has_ink(out, start, to):
                 status[i] = LEFT
                 to = start
         text_ends[i] = to

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +24,7 @@ from stream_lsh.documents.fields import (
     Record,
     id_text,
     json_text,
+    utf8_size,
 )
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_numbers import gather_numbers
@@ -188,7 +188,7 @@ class _Parsed:
         size = gather_texts(buffer, spans, kinds, plan.first_text, status, out, text_ends)
         if self.line_ids is None:
             ids = [data[a:b] for a, b in zip(spans[:, 0, 0].tolist(), spans[:, 0, 1].tolist(), strict=True)]
-            _make_canonical(ids, (kinds[:, 0] == ESCAPED) & (status == ACCEPTED))
+            _make_canonical(ids, (kinds[:, 0] == ESCAPED) & (status == ACCEPTED), status)
         else:
             ids = list(self.line_ids)
         sources = self._flat_sources(spans[:, plan.source], kinds[:, plan.source]) if plan.source >= 0 else []
@@ -205,7 +205,7 @@ class _Parsed:
             texts = [self.data[a:b] for a, b in spans[:, place].tolist()]
             for i in np.flatnonzero(kind == MISSING).tolist():
                 texts[i] = b"null"
-            _make_canonical(texts, (kind == ESCAPED) & (status == ACCEPTED))
+            _make_canonical(texts, (kind == ESCAPED) & (status == ACCEPTED), status)
             odd = [i for i in np.flatnonzero(kind == OTHER).tolist() if texts[i] not in LITERALS.values()]
             status[odd] = LEFT
             status[np.fromiter(map(len, texts), np.int64, len(texts)) > MAX_WITHIN_BYTES] = LEFT
@@ -213,11 +213,11 @@ class _Parsed:
         return [b",".join(values) for values in zip(*fields, strict=True)]
 
     def _flat_sources(self, spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[bytes]:
-        """The sources that the kernels have found."""
+        """The sources that the kernels have found. Lines with one that is not UTF-8 are left."""
         said = (kinds == PLAIN) | (kinds == ESCAPED) | (kinds == INTEGER)
         begins, ends = (np.where(said, spans[:, side], 0).tolist() for side in (0, 1))
         sources = [self.data[a:b] for a, b in zip(begins, ends, strict=True)]
-        _make_canonical(sources, kinds == ESCAPED)
+        _make_canonical(sources, kinds == ESCAPED, self.status)
         for i in np.flatnonzero(kinds == OTHER).tolist():
             if self.data[slice(*spans[i].tolist())] == b"-0":
                 sources[i] = b"0"
@@ -299,7 +299,10 @@ class _Parsed:
     def _read(self, line: bytes, line_id: bytes | None) -> Record:
         if len(line) > self.fields.max_document_bytes:
             raise Refused("too_large", f"the line has {len(line)} bytes, more than {self.fields.max_document_bytes}")
-        return self.fields.extract(read_object(line), line_id)
+        record = self.fields.extract(read_object(line), line_id)
+        if not record.deleted:
+            utf8_size(record, with_id=line_id is None)
+        return record
 
 
 def _is_false_or_null(
@@ -312,13 +315,13 @@ def _is_false_or_null(
     return no
 
 
-def _make_canonical(strings: list[bytes], which: NDArray[np.bool_]) -> None:
-    """Rewrite some well-formed JSON strings without needless escapes."""
+def _make_canonical(strings: list[bytes], which: NDArray[np.bool_], status: NDArray[np.uint8]) -> None:
+    """Rewrite some well-formed JSON strings without needless escapes. Lines with a lone surrogate are left."""
     for i in np.flatnonzero(which).tolist():
         try:
             strings[i] = json_text(orjson.loads(strings[i]))
         except orjson.JSONDecodeError:
-            strings[i] = json.dumps(json.loads(strings[i])).encode("ascii")
+            status[i] = LEFT
 
 
 def _milliseconds_of(values: NDArray[np.int64]) -> NDArray[np.int64]:

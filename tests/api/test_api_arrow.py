@@ -217,3 +217,12 @@ def test_an_id_that_is_not_utf8_becomes_null_and_the_others_stay_strings() -> No
         texts = np.array(["\ud800", TEXT])
         assert deduplicator.process_batch(texts, texts)["reason"].to_pylist() == ["not_utf8", None]
     assert again["id"].to_pylist() == ["a", None] and again["reason"].to_pylist() == [None, "not_utf8"]
+
+
+@pytest.mark.parametrize("source", ["\ud800", "a \udfff", "\ud800\ud800"], ids=ascii)
+def test_a_source_that_is_not_utf8_rejects_its_document(source: str) -> None:
+    with Deduplicator(Settings(threshold=0.6)) as deduplicator:
+        table = deduplicator.process_batch([1, 2, 3], [TEXT] * 3, sources=[source, "\\ud800", "x"])
+        (group,) = deduplicator.groups()
+    assert table["reason"].to_pylist() == ["not_utf8", None, None]
+    assert group.first_sources == ("\\ud800", "x")

@@ -265,8 +265,7 @@ def test_what_was_not_compared_is_counted_in_verdicts(folder: Path, tmp_path: Pa
 def test_texts_and_ids_are_data_only(tmp_path: Path) -> None:
     text = " ".join([HOSTILE, "{{DATA}}", "<!--", "שלום", *WORDS[:20]])
     documents = [
-        {"id": f"{HOSTILE}{n}\ud800" + "x" * 500, "text": text + " a b c d e"[: 2 * n], "from": HOSTILE}
-        for n in range(4)
+        {"id": f"{HOSTILE}{n}" + "x" * 500, "text": text + " a b c d e"[: 2 * n], "from": HOSTILE} for n in range(4)
     ]
     fed(tmp_path, documents, "--source-field", "from")
     page, found = report_of(tmp_path)

@@ -158,7 +158,7 @@ def test_sets_and_other_fields(tmp_path: Path) -> None:
 
 
 def test_texts_and_ids_of_all_kinds_survive_the_copy(tmp_path: Path) -> None:
-    texts = ["\ud800 lone", "今天的新闻" * 3, "a\x00b \u2028 \x1f c", 'quotes " and \\', "e\u0301te\u0301 🙂"]
+    texts = ["\U0010ffff last", "今天的新闻" * 3, "a\x00b \u2028 \x1f c", 'quotes " and \\', "e\u0301te\u0301 🙂"]
     rows = [{"id": 2**64 + n, "text": t} for n, t in enumerate(texts)] + [
         {"id": f"{2**64 + n}", "text": t} for n, t in enumerate(texts)
     ]

@@ -131,7 +131,7 @@ def test_lists_are_read_page_after_page(
 
 
 def test_events_of_ids_with_other_ends_of_lines(served: Serving, kind: Callable[[str], Any]) -> None:
-    ids = [f"{kind.__name__}{end}b" for end in ("\u2028", "\x85", "\x1e", "\r", "\ud800")]
+    ids = [f"{kind.__name__}{end}b" for end in ("\u2028", "\x85", "\x1e", "\r")]
     seqs = [kind(served.url).add(document(id, "events")).seq for id in ids]
     events = kind(served.url).events("verdict", after=f"{seqs[0]}.0")
     assert [event.data["id"] for event in islice(events, len(ids))] == ids

@@ -2,6 +2,7 @@
 
 import json
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -34,9 +35,14 @@ class Name(str, Enum):  # noqa: UP042 - it prints itself by name
     E = "é"
 
 
+def of_lines(records: list[dict[str, Any]], fields: Fields) -> Columns:
+    lines = [json.dumps(record).encode() for record in records]
+    ends = np.cumsum([len(line) for line in lines])
+    return parse_lines(b"".join(lines), np.array([0, *ends[:-1]]), ends, fields)
+
+
 def parsed(record: dict[str, Any], fields: Fields) -> Columns:
-    line = json.dumps(record).encode()
-    return parse_lines(line, np.array([0]), np.array([len(line)]), fields)
+    return of_lines([record], fields)
 
 
 def of_mappings(records: list[dict[str, Any]], fields: Fields) -> Columns:
@@ -85,8 +91,8 @@ def test_an_integer_of_any_size_is_read_back(number: int) -> None:
 
 @pytest.mark.parametrize("name", ["", "a", '"\\', "\ud800", "é\udfff", "\x00"], ids=ascii)
 def test_a_string_is_read_back(name: str) -> None:
-    """Ids of JSON lines may have lone surrogates."""
-    (text,) = parsed({"id": name, "text": "x"}, Fields()).ids
+    """Ids of deletions may have lone surrogates."""
+    (text,) = parsed({"id": name, "gone": True}, Fields(deleted_field="gone")).ids
     assert id_value(text) == name
 
 
@@ -225,16 +231,28 @@ def test_mappings_have_no_lines_to_be_their_ids() -> None:
         Builder(Fields(id_field="@line")).add({"text": "x"})
 
 
-def test_a_lone_surrogate_is_rejected() -> None:
-    fields = Fields(match_within=("lang",))
-    given = [("\ud800", "x", "en"), ("a", "x \udc00", "en"), ("a", "x", "\udbff"), ("\\ud800", "\\ud800", "\\ud800")]
-    for found in (
-        columns([Document(id, text, within={"lang": lang}) for id, text, lang in given], fields),
-        of_mappings([{"id": id, "text": text, "lang": lang} for id, text, lang in given], fields),
-    ):
-        assert {i: why.reason for i, why in found.rejected.items()} == dict.fromkeys(range(3), "not_utf8")
-        assert found.ids == [b"null", b'"a"', b'"a"', b'"\\\\ud800"']
-        assert found.texts == b"\\ud800"
+def test_a_lone_surrogate_is_rejected_wherever_it_comes_from() -> None:
+    """In a Document, a mapping, and lines with and without objects in them."""
+    plain = {"id": "a", "text": "x", "lang": "en", "outlet": "y", "gone": False}
+    given: list[dict[str, Any]] = [plain | more for more in (
+        {"id": "\ud800"}, {"text": "x \udc00"}, {"lang": "\udbff"}, {"outlet": "\udc00\ud800"},
+        dict.fromkeys(("id", "text", "lang", "outlet"), "\\ud800"), {"id": "🙂", "text": "é🙂", "outlet": "🙂"},
+        {"other": "\ud800"}, {"outlet": "\ud800" * 43}, {"id": "\ud800", "gone": True},
+    )]  # fmt: skip
+    fields = Fields(match_within=("lang",), source_field="outlet", deleted_field="gone")
+    inside = replace(fields, id_field="d.id", text_fields=("d.text",), match_within=("d.lang",),
+                     source_field="d.outlet", deleted_field="d.gone")  # fmt: skip
+    ways = [
+        columns([Document(one["id"], one["text"], within={"lang": one["lang"]}, source=one["outlet"],
+                          deleted=one["gone"]) for one in given], fields),
+        of_mappings(given, fields), of_lines(given, fields), of_lines([{"d": one} for one in given], inside),
+    ]  # fmt: skip
+    for found in ways:
+        assert {i: why.reason for i, why in found.rejected.items()} == dict.fromkeys(range(4), "not_utf8")
+        assert found.rejected == ways[0].rejected and found.deleted == [8]
+        assert found.ids[:2] == [b"null", b'"a"'] and found.ids == ways[0].ids
+        assert found.texts == "\\ud800é🙂xx".encode() == ways[0].texts
+        assert found.sources == ways[0].sources and found.scopes == ways[0].scopes
 
 
 def test_sources_of_documents() -> None:
