@@ -107,6 +107,8 @@ def table_of_lists(
         raise UsageError(f"the index compares {what}, not texts: give a table to process_arrow")
     if fields.rank_field is not None:
         raise UsageError(f"columns have no ranks: give a table with the column {fields.rank_field!r} to process_arrow")
+    if not isinstance(within, Mapping):
+        raise TypeError(f"within is {kind_of(within)}, not a mapping of columns by field")
     if within.keys() != set(fields.match_within):
         wanted = ", ".join(fields.match_within) or "none"
         raise UsageError(f"within has the fields {', '.join(within) or 'none'}, and match_within is {wanted}")

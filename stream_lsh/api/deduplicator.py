@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -93,6 +94,12 @@ class Deduplicator(Feeding):
             raise UsageError("read_only = True is for an index that is there: give its folder as index")
         if isinstance(index, str) and is_remote(index):
             raise UsageError(f"index = {index!r} is an address; it has to be a folder of this machine")
+        try:
+            usable = index is None or b"\0" not in os.fsencode(index) != b""
+        except UnicodeEncodeError:
+            usable = False
+        if not usable:
+            raise UsageError(f"index = {str(index)!a} is no path of a folder")
         self._temporary = temporary_folder() if index is None else None
         folder = Path(index) if index is not None else Path(self._temporary.name if self._temporary else "")
         given = settings or Settings()

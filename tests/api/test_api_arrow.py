@@ -184,6 +184,8 @@ def test_columns_that_are_no_lists_of_strings_or_integers_are_errors(ids: Any) -
                 TypeError, match=rf"^{name} (is .*, not a list of values|has values of the type Decimal)$"
             ):
                 deduplicator.process_batch(**columns)
+        with pytest.raises(TypeError, match=r"within is .*, not a mapping of columns by field"):
+            deduplicator.process_batch([1], [TEXT], within=ids if not isinstance(ids, dict) else None)
         assert len(deduplicator) == 0
 
 

@@ -121,6 +121,9 @@ def test_arguments_are_checked_at_the_call(tmp_path: Path) -> None:
     for given, said in wrong:
         with pytest.raises(UsageError, match=said):
             Deduplicator(**given)
+    for name in ("", "a\0", "a\ud800"):
+        with pytest.raises(UsageError, match="is no path of a folder"):
+            Deduplicator(index=name)
     with pytest.raises(StoreError, match="there is no index"):
         Deduplicator(index=tmp_path / "none", read_only=True)
     assert not (tmp_path / "none").exists()
