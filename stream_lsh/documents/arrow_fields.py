@@ -104,6 +104,7 @@ def _fits(types: Any, kind: Any, role: str, cells: bool) -> bool:
             "time field": whole or text or types.is_floating(kind) or types.is_decimal(kind)
             or types.is_timestamp(kind) or types.is_date(kind),
             "deleted field": types.is_boolean(kind) or (cells and text),
+            "source field": whole or text or binary,
             "rank field": whole or text or types.is_floating(kind) or types.is_decimal(kind),
             "match within": whole or text or binary or types.is_boolean(kind),
         }.get(role, True)

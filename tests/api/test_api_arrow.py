@@ -228,3 +228,14 @@ def test_a_source_that_is_not_utf8_rejects_its_document(source: str) -> None:
         (group,) = deduplicator.groups()
     assert table["reason"].to_pylist() == ["not_utf8", None, None]
     assert group.first_sources == ("\\ud800", "x")
+
+
+@pytest.mark.parametrize("sources", [[1.5], [[1]], [True]], ids=str)
+def test_sources_are_strings_or_integers(sources: list[Any]) -> None:
+    """As in a Document: they were taken, and the document had no source."""
+    with Deduplicator() as deduplicator:
+        with pytest.raises(
+            InputError, match=r'"sources" \(source_field\) has the type .*, and is to be a string or an'
+        ):
+            deduplicator.process_batch([1], [TEXT], sources=sources)
+        assert len(deduplicator) == 0
