@@ -26,8 +26,10 @@ from stream_lsh.embedded.group_ranking import MOST_JOINS, Ranking
 from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
 from stream_lsh.embedded.journal import Journal
+from stream_lsh.embedded.moves import folders_of
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.stored_answers import erase_answers
+from stream_lsh.embedded.targets import moved_outputs
 from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
@@ -80,7 +82,11 @@ class Engine:
         self.alerts = alerts
         self.ranking: Ranking | None = None
         known = index.store.named("job") or {}
-        self.job: dict[str, Any] = {"next_seq": 0, "open": False, "first": 0, "done_in_job": 0, "outputs": {}, **known}
+        folders = folders_of(known.get("folders", ()), index.folder)
+        self.job: dict[str, Any] = {
+            "next_seq": 0, "open": False, "first": 0, "done_in_job": 0, **known,
+            "folders": folders, "outputs": moved_outputs(known.get("outputs", {}), folders),
+        }  # fmt: skip
         self.seq: int = self.job["next_seq"]
         self._answers_erased: int | None = None
         self._engine_errors = EngineErrors(logging.getLogger("stream_lsh.embedded"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
@@ -14,13 +13,13 @@ from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
 from stream_lsh.embedded.lines import Batch
+from stream_lsh.embedded.moves import BLOCKS, INPUT, KnownInputs, blocks_of
 from stream_lsh.embedded.remote import is_remote
 from stream_lsh.embedded.table_input import TableInput, is_table
 from stream_lsh.embedded.warc import SUFFIXES, WarcInput
 from stream_lsh.errors import InputError
 from stream_lsh.index.store.rocksdb import Store
 
-INPUT, BLOCKS = "input/", "blocks/"  # and a hash of the path: what the index remembers of an input; its checksums
 CHUNK = 1024  # checksums of a value
 
 
@@ -36,14 +35,15 @@ Argument = str | Openable
 
 @dataclass(slots=True)
 class Source:
-    """One input of this run. reached: where it has been read to, at first by earlier runs; done: to its end. documents,
-    rejected: of all runs that have read it. blocks: checksums of the whole blocks that earlier runs have read. began:
-    line at which the last run began, and the number of that run's first document. written: by the mark of an output,
-    the line up to which it has this input's lines. first: the line at which the index has begun to read it. anew: there
-    was another file at its path before.
+    """One input of this run. name: in the index, None of a pipe. reached: where it has been read to, at first by
+    earlier runs; done: to its end. documents, rejected: of all runs that have read it. blocks: checksums of the whole
+    blocks that earlier runs have read. began: line at which the last run began, and the number of that run's first
+    document. written: by the mark of an output, the line up to which it has this input's lines. first: the line at
+    which the index has begun to read it. anew: there was another file at its path before.
     """
 
     input: Input
+    name: str | None
     identity: InputIdentity | None
     reached: Position
     done_before: bool
@@ -57,18 +57,13 @@ class Source:
     anew: bool = False
     _stored: int = 0  # of blocks read in this run the index has the checksums; negative: of fewer than `blocks`
 
-    @property
-    def name(self) -> str | None:
-        """Its name in the index, None of a pipe."""
-        return None if self.identity is None else _name(self.identity.path)
-
     def facts(self) -> dict[str, Any]:
         """What the next commit has to write of it, by name; nothing of a pipe."""
         if self.identity is None:
             return {}
-        identity, name = self.identity, _name(self.identity.path)
+        name = self.name
         value = {
-            **asdict(identity), "offset": self.reached.offset, "line": self.reached.line,
+            **asdict(self.identity), "offset": self.reached.offset, "line": self.reached.line,
             "crc": self.reached.crc if self.input.checked else None, "done": self.done, "left": self.input.left,
             "documents": self.documents, "rejected": self.rejected, "began": self.began, "written": self.written,
             "first": self.first,
@@ -87,8 +82,12 @@ class Source:
 class Feed:
     """All inputs of a job, checked, with the positions that the index remembers.
 
-    growing: a file may still be written to, and its last line may be incomplete. only_new: at a path that was read to
-    its end there may be another file now, which is read from its beginning. opened: closes the inputs.
+    folders: in which the index has been. growing: a file may still be written to, and its last line may be incomplete.
+    only_new: at a path that was read to its end there may be another file now, which is read from its beginning.
+    opened: closes the inputs.
+
+    Attributes:
+        moved: what the index has to remember of inputs that are at another path now, by name.
 
     Raises:
         InputError: for what cannot be read, or is not the file that was read before.
@@ -101,11 +100,19 @@ class Feed:
         store: Store,
         opened: ExitStack,
         *,
+        folders: Sequence[str],
         growing: bool = False,
         only_new: bool = False,
     ) -> None:
         inputs = [opened.enter_context(closing(open_input(argument, fields))) for argument in arguments]
-        self.sources = [_source(input, store, only_new) for input in inputs]
+        for input in inputs:
+            input.check()
+        identities = [input.identity() for input in inputs]
+        known = KnownInputs(store, folders, {one.path for one in identities if one is not None})
+        self.sources = [
+            _source(input, identity, store, known, only_new) for input, identity in zip(inputs, identities, strict=True)
+        ]
+        self.moved = known.moved
         self.pipes = any(source.identity is None for source in self.sources)
         for source in self.sources:
             source.input.growing = growing and source.identity is not None
@@ -170,22 +177,22 @@ def file_input(name: str, fields: Fields) -> Input:
     return WarcInput(name, fields) if name.lower().endswith(SUFFIXES) else LineInput(name, fields)
 
 
-def _source(input: Input, store: Store, only_new: bool) -> Source:
-    input.check()
-    identity = input.identity()
+def _source(
+    input: Input, identity: InputIdentity | None, store: Store, inputs: KnownInputs, only_new: bool
+) -> Source:  # fmt: skip
     if identity is None:
-        return Source(input, None, Position(), False)
+        return Source(input, None, None, Position(), False)
     input.checked = isinstance(input, LineInput)
-    known = store.named(INPUT + _name(identity.path))
+    name, known = inputs.find(input, identity)
     if known is None:
-        return _beginning(input, identity)
+        return _beginning(input, name, identity)
     before = InputIdentity(known["path"], known["head"], known["head_bytes"], known["size"])
     if input.matches(before):
         unchanged = known["done"] and identity.size == known["size"] and not input.live
         if unchanged:
             input.left = known.get("left", 0)
         position = Position(known["offset"], known["line"], known.get("crc") or 0)
-        blocks: Sequence[int] = _blocks(store, identity.path)[: position.offset // BLOCK]
+        blocks: Sequence[int] = blocks_of(store, name, position)
         input.checked = input.checked and known.get("crc") is not None and len(blocks) == position.offset // BLOCK
         if input.checked and list(identity.stamp) != known["stamp"]:
             try:
@@ -195,7 +202,7 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
                     raise
                 if not only_new:
                     raise InputError(f"{error} If its .state was lost, add --only-new.") from None
-                return _beginning(input, identity, anew=True)
+                return _beginning(input, name, identity, anew=True)
         first, written, stored = known.get("first", 0), known.get("written", {}), 0
         if position.offset < input.start.offset:
             if not only_new:
@@ -203,12 +210,12 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
                     f"lines {position.line + 1:,} to {input.start.line:,} of {input.name} were removed before they "
                     "were read. Add --only-new to go on with what is there, or feed all into a new index."
                 )
-            found = _beginning(input, identity)
+            found = _beginning(input, name, identity)
             position, blocks, stored = found.reached, found.blocks, -len(found.blocks)
         counts = known.get("documents", 0), known.get("rejected", 0)
         began: tuple[int, int] = tuple(known.get("began", (0, 0)))
         return Source(
-            input, identity, position, unchanged, unchanged, *counts, blocks, began, written, first, False, stored
+            input, name, identity, position, unchanged, unchanged, *counts, blocks, began, written, first, False, stored
         )
     if not known["done"] and not (only_new and input.live):
         raise InputError(
@@ -222,14 +229,14 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
             "was, or give the new one another name. If the name is used again for new documents, add --only-new: the "
             "file is read from its beginning, and outputs get what is new in it."
         )
-    return _beginning(input, identity, anew=True)
+    return _beginning(input, name, identity, anew=True)
 
 
-def _beginning(input: Input, identity: InputIdentity, *, anew: bool = False) -> Source:
+def _beginning(input: Input, name: str, identity: InputIdentity, *, anew: bool = False) -> Source:
     """The source of an input from its first line on; of blocks that were removed nothing is known."""
     removed = [0] * (input.start.offset // BLOCK)
     first, stored = input.start.line, -len(removed)
-    return Source(input, identity, input.start, False, blocks=removed, first=first, anew=anew, _stored=stored)
+    return Source(input, name, identity, input.start, False, blocks=removed, first=first, anew=anew, _stored=stored)
 
 
 def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *, everything: bool) -> None:
@@ -242,11 +249,3 @@ def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *,
             f"to {min(found + BLOCK, position.offset):,} are others now. Put the file back as it was, or give the new "
             "one another name, under which it is read from its beginning."
         )
-
-
-def _blocks(store: Store, path: str) -> list[int]:
-    return [crc for _, chunk in store.items(f"{BLOCKS}{_name(path)}/") for crc in chunk]
-
-
-def _name(path: str) -> str:
-    return hashlib.sha256(str(Path(path)).encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stream_lsh.documents.columns import LINE_ID, Fields, Position, Rejection
 from stream_lsh.documents.dead_letters import KEPT_BYTES, json_line
-from stream_lsh.embedded.inputs import Input, InputIdentity, LineRange
+from stream_lsh.embedded.inputs import Input, InputIdentity, LineRange, stamp_of
 from stream_lsh.embedded.lines import Line, Lines
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.index.segments.segment import FOLDER
@@ -68,7 +68,8 @@ class FolderInput(Input):
 
     def identity(self) -> InputIdentity | None:
         files = self._list()
-        return InputIdentity(*self._identity(len(files)), size=len(files))
+        inode, _, *times = stamp_of(self.name)
+        return InputIdentity(*self._identity(len(files)), size=len(files), stamp=(inode, len(files), *times))
 
     def _identity(self, head_bytes: int) -> tuple[str, str, int]:
         files = self._list()[:head_bytes]

@@ -57,6 +57,12 @@ class InputIdentity:
     stamp: tuple[int, ...] = ()
 
 
+def stamp_of(path: str) -> tuple[int, int, int, int]:
+    """The stamp of a file. Raises OSError."""
+    status = Path(path).stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 class Input(ABC):
     """One input. `name`: the argument it was opened from. max_bytes, max_documents: of a batch, but it has at least one
     document."""
@@ -93,9 +99,8 @@ class Input(ABC):
         found = self._identity(HEAD_BYTES)
         if found is None:
             return None
-        status = Path(self.name).stat()
-        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        return InputIdentity(*found, size=status.st_size, stamp=stamp)
+        stamp = stamp_of(self.name)
+        return InputIdentity(*found, size=stamp[1], stamp=stamp)
 
     @property
     @abstractmethod

@@ -93,7 +93,10 @@ class Job:
         with _closing(index), ExitStack() as opened:
             if self.no_groups and engine.groups is not None:
                 raise StoreError(GROUPS.format(folder))
-            feed = Feed(self.inputs, engine.fields, index.store, opened, growing=persistent, only_new=self.only_new)
+            feed = Feed(
+                self.inputs, engine.fields, index.store, opened, folders=job["folders"], growing=persistent,
+                only_new=self.only_new,
+            )  # fmt: skip
             outputs = dict(self.outputs)
             at_addresses = published(outputs, folder, overwrite=self.overwrite or not persistent)
             outputs |= {name: str(output.path) for name, output in at_addresses.items()}
@@ -116,6 +119,8 @@ class Job:
                 schema if final is None else None,
             )  # fmt: skip
             try:
+                if feed.moved:
+                    engine.commit(facts=feed.moved)
                 run = _Run(engine, feed, sink, journal, progress, persistent, persistent and not self.final)
                 summary = run.go(self.folder, missing)
                 if final is not None and journal is not None:

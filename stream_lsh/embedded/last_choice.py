@@ -19,7 +19,7 @@ from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.outputs import STANDARD, check_free, is_there
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Removal, Sink
-from stream_lsh.embedded.targets import Missing, place_of, targets_of, unpacked
+from stream_lsh.embedded.targets import Missing, moved_outputs, place_of, targets_of, unpacked
 from stream_lsh.errors import InputError, StoreError, UsageError
 from stream_lsh.index.represented import represented
 from stream_lsh.index.rows.deleted_rows import MARK_LIVE
@@ -50,7 +50,8 @@ class LastChoice:
         self._path = outputs.pop("unique")
         self._engine = engine
         self._sources = sources
-        known = unpacked((engine.index.store.named(FINAL) or {}).get(place_of(self._path)))
+        finals = moved_outputs(engine.index.store.named(FINAL) or {}, engine.job["folders"])
+        known = unpacked(finals.get(place_of(self._path)))
         if self._path != STANDARD and not (known is not None and is_there(self._path, known, strict=not overwrite)):
             check_free(self._path, overwrite)
 

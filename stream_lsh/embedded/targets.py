@@ -6,6 +6,7 @@ import base64
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.journal import Entry, Journal
+from stream_lsh.embedded.moves import beside
 from stream_lsh.embedded.outputs import STANDARD, OutputState, file_at, is_nowhere, is_there
 from stream_lsh.embedded.table_output import part_of
 from stream_lsh.errors import OutputError, StoreError
@@ -73,6 +75,29 @@ def targets_of(paths: Mapping[str, str], known: Mapping[str, Any], folder: Path,
         complete = place == place_of(str(folder / DEAD_LETTERS)) or is_nowhere(path)
         found.append(Target(name, path, place, there, mark or secrets.token_hex(8), part, lost, complete, overwrite))
     return found
+
+
+def moved_outputs(known: Mapping[str, Any], folders: Sequence[str]) -> dict[str, Any]:
+    """The recorded states of outputs by place, after outputs have moved together with the index.
+
+    folders: in which the index has been, the present one last.
+    """
+    found = dict(known)
+    for place, record in known.items():
+        for folder in folders[-2::-1] if place != STANDARD else ():
+            now = beside(place, folder, folders[-1])
+            if now not in found and _has_all(now, record):
+                found[now] = found.pop(place)
+                break
+    return found
+
+
+def _has_all(place: str, record: Mapping[str, Any]) -> bool:
+    """Whether a file has all that was written to an output."""
+    with suppress(OutputError):
+        state = unpacked(record)
+        return state is not None and is_there(part_of(place) if record.get("part") else place, state)
+    return False
 
 
 def missing_of(

@@ -73,6 +73,7 @@ def test_checksums_continue_at_any_end_of_a_run(tmp_path: Path, monkeypatch: pyt
     """In the middle of a block, of a chunk of blocks, behind a line that was too large, a blank one, or none at all."""
     monkeypatch.setattr("stream_lsh.embedded.checksums.BLOCK", 1000)
     monkeypatch.setattr("stream_lsh.embedded.feed.BLOCK", 1000)
+    monkeypatch.setattr("stream_lsh.embedded.moves.BLOCK", 1000)
     monkeypatch.setattr("stream_lsh.embedded.feed.CHUNK", 4)
     chance, feed = random.Random(2), tmp_path / "feed.jsonl"
     parts = [b"\xef\xbb\xbf" + LINES[0], b"\n \n", b"x" * 5000 + b"\n", *LINES[1:], b"\n", b'{"id":"y","text":"z w"}']

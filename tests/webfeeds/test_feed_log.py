@@ -22,7 +22,7 @@ from support.long_form import rotating
 
 from stream_lsh.cli import main
 from stream_lsh.documents.columns import Fields, Position
-from stream_lsh.embedded import checksums, feed, job
+from stream_lsh.embedded import checksums, feed, job, moves
 from stream_lsh.embedded.targets import missing_of
 from stream_lsh.errors import InputError
 from stream_lsh.webfeeds import log as feed_log
@@ -323,7 +323,7 @@ def test_changed_log_is_noticed_after_much_of_it_was_removed(
     commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(feed, "CHUNK", 2)
-    for module in (feed, checksums):
+    for module in (feed, moves, checksums):
         monkeypatch.setattr(module, "BLOCK", 512)
     if known:
         assert commands.dedup("new")[0] == 0
