@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,10 @@ class KnownInputs:
         self._names = names.keys()
         self._known = {record["path"]: (name, record) for name, record in names.items()}
         self._others = {path: self._known[path] for path in self._known.keys() - paths}
+        self._like = defaultdict[Any, list[str]](list)  # paths of others by what the same file has, too
+        for before, (_, record) in self._others.items():
+            for key in _keys(record["stamp"]):
+                self._like[key].append(before)
 
     def find(self, input: Input, identity: InputIdentity) -> tuple[str, dict[str, Any] | None]:
         """The name of an input in the index, and what the index remembers of it; None if the index has not read it.
@@ -75,14 +80,16 @@ class KnownInputs:
         path = identity.path
         with_index = [beside(path, self._folders[-1], folder) for folder in self._folders[-2::-1]]
         yield from [before for before in with_index if before in self._others]
+        like = {before for key in _keys(stamp) for before in self._like[key] if before in self._others}
+        stamps = {before: self._others[before][1]["stamp"] for before in like}
         gone = [
-            before for before, (_, record) in self._others.items()
-            if _same_file(record["stamp"], stamp) and not _same_file(record["stamp"], _stamp_at(before))
+            before for before, known in stamps.items()
+            if _same_file(known, stamp) and not _same_file(known, _stamp_at(before))
         ]  # fmt: skip
 
         def likeness(before: str) -> tuple[bool, int, str]:
             ending = os.path.commonprefix([before[::-1], path[::-1]])  # noqa: RUF071 - in characters
-            return self._others[before][1]["stamp"][0] != stamp[0], -len(ending), before
+            return stamps[before][0] != stamp[0], -len(ending), before
 
         yield from sorted(gone, key=likeness)
 
@@ -109,6 +116,12 @@ def _same_file(before: Sequence[int], now: Sequence[int]) -> bool:
     if not before or not now:
         return False
     return list(before[1:3]) == list(now[1:3]) or (before[0] == now[0] and before[1] < now[1])
+
+
+def _keys(stamp: Sequence[int]) -> Iterator[int | tuple[int, ...]]:
+    """What two stamps of the same file have in common at least one of: the inode; size and time of change."""
+    if stamp:
+        yield from (stamp[0], tuple(stamp[1:3]))
 
 
 def _stamp_at(path: str) -> tuple[int, ...]:
