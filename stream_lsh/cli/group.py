@@ -72,10 +72,10 @@ class Option(click.Option):
         self.measures = measures
 
     def shown(self, measure: str | None) -> bool:
-        """Whether `--help` shows it, with this measure if one is named before it."""
+        """Whether `--help` shows it; with a measure that is named before it: what only some measures use."""
         if measure is None:
             return self.common
-        return measure in self.measures if self.measures is not None else self.common
+        return measure in self.measures if self.measures is not None else self.name in ("measure", "help_all")
 
     def summary(self, text: str) -> str:
         """The line of `--help`, without what follows the first semicolon; the default stays, in brackets."""
@@ -91,7 +91,8 @@ def _help_all(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 class Command(Exemplified):
-    """A command whose help lists its options by section."""
+    """A command whose help lists its options by section. `--measure NAME --help` has those of the measure alone, and no
+    examples, which are of all measures."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -119,8 +120,19 @@ class Command(Exemplified):
         finally:
             self.help = whole
 
+    def _measure(self, ctx: click.Context) -> str | None:
+        """The measure whose options are asked for; None if no option is of it."""
+        measure: str | None = ctx.params.get("measure") if ALL not in ctx.meta else None
+        known = {name for option in self.params if isinstance(option, Option) for name in option.measures or ()}
+        return measure if measure in known else None
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._measure(ctx) is None:
+            super().format_epilog(ctx, formatter)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        everything, measure = ALL in ctx.meta, ctx.params.get("measure")
+        everything, measure = ALL in ctx.meta, self._measure(ctx)
+        rest = OPTIONS if measure is None else f"{OPTIONS} with --measure {measure}"
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -128,7 +140,7 @@ class Command(Exemplified):
                 continue
             if not everything and isinstance(parameter, Option):
                 record = record[0], parameter.summary(record[1])
-            title = getattr(parameter, "section", OPTIONS) if everything else OPTIONS
+            title = getattr(parameter, "section", OPTIONS) if everything else rest
             sections.setdefault(title, []).append(record)
         # One width for all sections, so that the descriptions are aligned.
         width = max((len(left) for records in sections.values() for left, _ in records), default=0)

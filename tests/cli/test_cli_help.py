@@ -2,18 +2,29 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import click
 import pytest
 from support import commands
 
-from stream_lsh.cli import COMMANDS
-from stream_lsh.cli.kafka import COMMANDS as KAFKA_COMMANDS
+from stream_lsh.cli import COMMANDS, main
 from stream_lsh.cli.options import PROPERTIES
+from stream_lsh.families.measure import MEASURES
 
-ALL = [
-    *((name,) for name in COMMANDS), *(("kafka", name) for name in KAFKA_COMMANDS), ("alerts", "send"),
-    ("alerts", "test"), ("kafka", "topics", "create"), ("kafka", "topics", "show"),
-]  # fmt: skip
+
+def every_command(group: click.Group, *above: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*above, name), command
+        if isinstance(command, click.Group):
+            yield from every_command(command, *above, name)
+
+
+ALL = dict(every_command(main))
+COMPARING = [words for words, command in ALL.items() if "measure" in {param.name for param in command.params}]
 
 
 def shown(*words: str) -> str:
@@ -39,6 +50,18 @@ def test_help_fits_a_screen_and_ends_with_examples(words: tuple[str, ...]) -> No
     assert all(f"stream-lsh {' '.join(words)}" in line and line.count("stream-lsh ") == 1 for line in lines)
 
 
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("words", COMPARING, ids=" ".join)
+def test_help_with_a_measure_fits_a_screen(words: tuple[str, ...], measure: str) -> None:
+    lines = shown(*words, "--measure", measure, "--help").splitlines()
+    assert len(lines) <= 50
+    assert f"Options with --measure {measure}:" in lines
+
+
+def test_help_with_an_unknown_measure_is_the_one_of_all() -> None:
+    assert shown("dedup", "--measure", "foo", "--help") == shown("dedup", "--help")
+
+
 def test_help_all_has_the_other_options_by_topic() -> None:
     brief, whole = shown("dedup", "--help"), shown("dedup", "--help-all")
     for option in ("--bands", "--memtable-documents", "--max-bucket-rows", "--signature-size"):
@@ -57,7 +80,7 @@ def test_help_all_has_the_other_options_by_topic() -> None:
 )
 def test_options_of_a_measure_are_shown_with_it(measure: str, there: str, others: str) -> None:
     text = shown("dedup", "--measure", measure, "--help")
-    assert f"  {there} " in text and f"  {others} " not in text
+    assert f"  {there} " in text and f"  {others} " not in text and "  --index " not in text
 
 
 def test_properties_are_settings_of_the_connection() -> None:
