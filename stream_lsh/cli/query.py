@@ -27,13 +27,14 @@ from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
 from stream_lsh.cli.summary import summary_lines
-from stream_lsh.errors import InputError, UsageError
+from stream_lsh.errors import InputError, StreamLshError, UsageError
 from stream_lsh.wording import count, plain_table
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from stream_lsh import Match
+    from stream_lsh.embedded.report import Summary
     from stream_lsh.settings.model import Settings
 
 EXAMPLES = """
@@ -88,7 +89,7 @@ TEXT is the text itself, a file with it, or - for standard input. It is compared
 index of sets TEXT is a list of elements, one a line or separated by commas. For an index of vectors it is a JSON list
 of numbers, or float32 in base64. For an index of bit vectors it is hexadecimal or base64.
 
-The matches are a table on a terminal, and JSON lines elsewhere. The exit code is 1 if nothing matches TEXT.
+The matches are a table on a terminal, and JSON lines elsewhere. The exit code is 1 if nothing matches.
 
 With --input instead of TEXT, each document of a feed gets the verdict that it would get as the next document. The
 documents are not compared with each other. A document that cannot be processed is `rejected`, with the reason.""",
@@ -113,10 +114,11 @@ def query(
     check_options(text, inputs, output, within, least)
     given = {} if top is None else {"max_matches": top}
     if text is None:
-        query_documents(chosen_inputs(inputs, ""), output or STANDARD, folder, given, quiet, overwrite=overwrite)
+        chosen = chosen_inputs(inputs, "")
+        found = query_documents(chosen, output or STANDARD, folder, given, quiet, overwrite=overwrite)
     else:
         found = query_text(text, values_of(within), folder, given, least, as_json=as_json, quiet=quiet)
-        context.exit(0 if found else NOTHING)
+    context.exit(0 if found else NOTHING)
 
 
 def check_options(
@@ -135,9 +137,9 @@ def check_options(
 
 def query_documents(
     inputs: Sequence[str], output: str, folder: Path, given: Mapping[str, Any], quiet: bool, *, overwrite: bool
-) -> None:  # fmt: skip
-    """The verdicts on the documents of some inputs, with progress and summary on standard error. overwrite: replace a
-    file that is there."""
+) -> bool:  # fmt: skip
+    """The verdicts on the documents of some inputs, with progress and summary on standard error, and whether any
+    document matches. overwrite: replace a file that is there."""
     settings = stored_settings(folder, **given)
 
     from stream_lsh.embedded.querying import query  # here, because it takes numba and RocksDB with it
@@ -147,6 +149,19 @@ def query_documents(
     if not quiet:
         lines = summary_lines(summary, max_matches=settings.max_matches, dead_letters=None, queried=True)
         complain("\n  ".join(lines))
+    return any_match(summary)
+
+
+def any_match(summary: Summary) -> bool:
+    """Whether any document of --input matches; one that is in the index matches itself.
+
+    Raises:
+        StreamLshError: all documents were rejected.
+    """
+    rejected = sum(summary.rejected.values())
+    if rejected and rejected == summary.documents:
+        raise StreamLshError(f"all of --input was rejected ({count(rejected, 'document')}); the verdicts say why")
+    return bool(summary.pairs or summary.redelivered)
 
 
 def query_text(

@@ -166,6 +166,28 @@ def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> 
     assert len(read_lines(run("query", "--input", asked, "--index", state, "--top", 1).stdout)) == 4
 
 
+def test_documents_of_which_none_matches_end_with_1(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    run("dedup", feed, "--index", state)
+    other = write_lines(tmp_path / "other.jsonl", [{"id": "y", "text": "new words only"}, {"id": "z"}])
+    done = run("query", "--input", other, "--index", state, "-q", code=1)
+    assert [verdict["kind"] for verdict in read_lines(done.stdout)] == ["unique", "rejected"]
+    assert done.stderr == ""
+    wrong = write_lines(tmp_path / "wrong.jsonl", [{"id": "z"}, {"id": "y"}])
+    done = run("query", "--input", wrong, "--index", state, "-q", code=1)
+    assert [verdict["kind"] for verdict in read_lines(done.stdout)] == ["rejected"] * 2
+    assert "all of --input was rejected (2 documents); the verdicts say why" in done.stderr
+    assert run("query", "--input", wrong, "--input", feed, "--index", state, "-q").stderr == ""
+
+
+def test_a_document_that_would_supersede_its_match_has_one(run: Run, tmp_path: Path) -> None:
+    words, state = " ".join(f"word{i}" for i in range(20)), tmp_path / "state"
+    run("dedup", write_lines(tmp_path / "a.jsonl", [{"id": "a", "text": words}]), "--index", state, "--keep", "longest")
+    longer = write_lines(tmp_path / "b.jsonl", [{"id": "b", "text": f"{words} more"}])
+    [verdict] = read_lines(run("query", "--input", longer, "--index", state, "-q").stdout)
+    assert (verdict["kind"], verdict["supersedes"]) == ("unique", "a")
+
+
 def test_wrong_queries(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert "there is no index" in run("query", "--input", feed, "--index", state, code=3).stderr

@@ -14,6 +14,7 @@ from stream_lsh.cli.options import config_of, index_option
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.query import (
     NOTHING,
+    any_match,
     asked,
     check_least,
     check_options,
@@ -98,5 +99,5 @@ def query(
         behind = as_of.behind
         lines.append(f"as of frame {as_of.frame}, {behind.documents:,} documents behind the last verdict")
         complain("\n  ".join(lines))
-    if text is not None and not some:
+    if not (any_match(summary) if text is None else some):
         context.exit(NOTHING)
