@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from stream_lsh.embedded.report import InputCount, Rejected, Summary
 
 _FIELDS, _SHOWN = 20, 80  # so many names of fields, and characters of a line, are shown
+_TABLE = re.compile(rb"[^{].*?[,;\t]")  # what may be the first line of CSV
 
 
 class Share(click.ParamType):
@@ -84,6 +86,8 @@ def _explained(first: Rejected) -> Iterator[str]:
         yield f"The line: {text[:_SHOWN]}{'...' if len(text) > _SHOWN else ''}"
         if first.raw.startswith(b"["):
             yield "(Each line must be one object, not an array: `jq -c '.[]'` makes lines of an array.)"
+        elif first.reason == "not_json" and first.line == 1 and _TABLE.match(first.raw):
+            yield "(If this is CSV, give a file NAME.csv; with tabs between the cells, NAME.tsv.)"
 
 
 def _fields(raw: bytes) -> list[str]:

@@ -50,7 +50,9 @@ def check_columns(schema: Any, fields: Fields, title: str, *, cells: bool = Fals
         if kind is None:
             setting = role.replace(" ", "_")
             shown = ", ".join(names[:SHOWN_COLUMNS]) + (", ..." if len(names) > SHOWN_COLUMNS else "")
-            raise InputError(f'{title} has no column "{path}" ({setting}). It has: {shown or "no columns"}.')
+            joined = cells and len(names) == 1 and any(mark in names[0] for mark in ",;\t")
+            hint = " It has only one: a .csv file has commas between the cells, a .tsv file has tabs." if joined else ""
+            raise InputError(f'{title} has no column "{path}" ({setting}). It has: {shown or "no columns"}.{hint}')
         plain = _plain_type(pa, kind)
         if isinstance(plain, pa.BaseExtensionType) or not _fits(pa.types, plain, role, cells):
             raise InputError(

@@ -54,6 +54,26 @@ def test_lines_that_are_no_objects_are_shown(run: Run, tmp_path: Path) -> None:
     assert "not JSON" in error and "The line: id,text" in error
 
 
+@pytest.mark.parametrize(("lines", "hint"), [
+    ("id,text\n1,some words\n", True), ("id;text\n1;some words\n", True), ("id\ttext\n1\tsome words\n", True),
+    ("some words\n", False), ('{"id": "a", "text"\n', False), ('{"id": "a"}\n1,2\n', False),
+])  # fmt: skip
+def test_a_table_without_its_suffix_is_named(run: Run, tmp_path: Path, lines: str, hint: bool) -> None:
+    (tmp_path / "feed.txt").write_text(lines)
+    assert ("If this is CSV, give a file NAME.csv" in run("dedup", tmp_path / "feed.txt", code=1).stderr) is hint
+
+
+@pytest.mark.parametrize(("name", "head", "hint"), [
+    ("semi.csv", "id;text", True), ("tabs.csv", "id\ttext", True), ("commas.tsv", "id,text", True),
+    ("one.csv", "text", False), ("two.csv", "key,a;b", False),
+])  # fmt: skip
+def test_a_table_with_another_separator_is_named(run: Run, tmp_path: Path, name: str, head: str, hint: bool) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / name).write_text(f"{head}\n")
+    error = run("dedup", tmp_path / name, code=4).stderr
+    assert 'has no column "id"' in error and ("a .csv file has commas between the cells" in error) is hint
+
+
 def test_lines_of_json_may_be_called_a_table(run: Run, tmp_path: Path) -> None:
     assert len(read_lines(run("dedup", write_lines(tmp_path / "feed.csv", GOOD), "-q").stdout)) == len(GOOD)
 
