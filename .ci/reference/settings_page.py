@@ -38,6 +38,7 @@ The command line has precedence over the environment, and the environment over t
 `{PREFIX}CONFIG` names the file. Without either, a command reads `stream-lsh.toml` in the current folder if it is there.
 
 - A list is a repeated option, a comma list in a variable, and a TOML list in a file.
+- An empty variable gives no value: the setting is as if the variable were not there.
 - One file can serve all commands: the embedded commands ignore the settings of Kafka.
 - An unknown name in the file or the environment is an error, with the closest known name.
 - In Python only the arguments of `Settings(...)` count. `Settings.load(path)` also reads a file and the environment.

@@ -56,8 +56,8 @@ With --bootstrap-servers, or STREAM_LSH_BOOTSTRAP_SERVERS, the demo uses your br
 of the connection. Its topics have a prefix of their own, and are deleted at the end; with --keep everything stays.""",
     params=[
         option(
-            OPTIONS, "--documents", "documents of the feed", click.IntRange(40, 200_000),
-            show_default=f"{DOCUMENTS}; {ARTICLES} with --stories",
+            OPTIONS, "--documents N", f"documents of the feed  [{DOCUMENTS}; {ARTICLES} with --stories]",
+            click.IntRange(40, 200_000),
         ),
         _number("--seed", "number that the feed is made from", int, 1),
         option(OPTIONS, "--keep DIR", "folder for the feed, its true pairs, the outputs and the index", FOLDER),

@@ -24,6 +24,7 @@ from stream_lsh.errors import OutputError, StreamLshError, UsageError
 
 # Keys of click's meta, which all contexts of a run share.
 _RESUMES, _COMMAND, _WAITING = "stream_lsh.resumes", "stream_lsh.command", "stream_lsh.waiting"
+_HELP: type[Exception] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
 
 
@@ -129,6 +130,20 @@ def claim_standard_descriptors() -> None:
                 os.close(null)
 
 
+def misuse(error: click.UsageError, context: click.Context) -> int:
+    """Say what is wrong with a command line; the exit code. A group without a command shows its help instead."""
+    if isinstance(error, _HELP):
+        raise error
+    from stream_lsh.cli.usage import worded  # here, because it takes pydantic with it
+
+    return _misused(worded(error), (error.ctx or context).command_path)
+
+
+def _misused(message: str, command: str) -> int:
+    complain(f"{message}\nTry '{command} --help'.")
+    return UsageError.exit_code
+
+
 @contextmanager
 def guarded(context: click.Context) -> Iterator[None]:
     """Run a command: expected errors, interrupts and broken pipes become a message and an exit code.
@@ -145,8 +160,9 @@ def guarded(context: click.Context) -> Iterator[None]:
             yield
             _flush()
     except UsageError as error:
-        complain(f"{error}\nTry '{context.meta.get(_COMMAND, context.command_path)} --help'.")
-        code = error.exit_code
+        code = _misused(str(error), context.meta.get(_COMMAND, context.command_path))
+    except click.UsageError as error:
+        code = misuse(error, context)
     except StreamLshError as error:
         complain(str(error))
         code = error.exit_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import importlib
 import os
@@ -12,7 +11,7 @@ from typing import Any
 
 import click
 
-from stream_lsh.cli.failures import complain, guarded, leave, name_command
+from stream_lsh.cli.failures import complain, guarded, leave, misuse, name_command
 from stream_lsh.hashing import notice
 
 ALL = "stream_lsh.help_all"
@@ -38,6 +37,13 @@ class Exemplified(click.Command):
     def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.examples = examples
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # an option without its value has none
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples as they are, a line each: click would wrap them into a paragraph."""
@@ -149,7 +155,21 @@ class Command(Exemplified):
                 formatter.write_dl([(left.ljust(min(width, 30)), right) for left, right in records])
 
 
-class CommandWithCommands(Command, click.Group):
+class Group(Exemplified, click.Group):
+    """A command with commands of its own."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            from stream_lsh.cli.usage import no_such_command  # here, because it takes pydantic with it
+
+            ctx.fail(no_such_command(args[0], known))
+        return super().resolve_command(ctx, args)
+
+
+class CommandWithCommands(Command, Group):
     """A command that does something by itself, and has commands of its own, too."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -157,11 +177,7 @@ class CommandWithCommands(Command, click.Group):
         self.format_commands(ctx, formatter)
 
 
-class Group(Exemplified, click.Group):
-    """A command with commands of its own."""
-
-
-class LazyGroup(Exemplified, click.Group):
+class LazyGroup(Group):
     """Commands by name from modules of a package: `package.<name>` has the attribute `<name>`, with _ for -."""
 
     def __init__(self, *args: Any, commands_help: Mapping[str, str], package: str, **attributes: Any) -> None:
@@ -193,14 +209,13 @@ class LazyGroup(Exemplified, click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in self.commands_help:
-            near = difflib.get_close_matches(args[0], self.commands_help, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(self.commands_help)}."
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if ctx.parent is not None:  # as in `invoke`
+                raise
+            ctx.exit(misuse(error, ctx))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -14,13 +14,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 _FEW = 20  # names, that a message has all of
+_NEAR = 0.75  # share of equal letters, from which a name may be meant
 _OWN = "value_error"  # a ValueError of a validator, whose message is ours
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another one, None if none is."""
+    """The known name that is most like another one, None if none is near."""
     names = {each.lower().replace("-", "_"): each for each in known}
-    found = difflib.get_close_matches(name.lower().replace("-", "_"), names, 1)
+    found = difflib.get_close_matches(name.lower().replace("-", "_"), names, 1, _NEAR)
     return names[found[0]] if found else None
 
 
@@ -83,6 +84,8 @@ def unknown(name: str, known: Iterable[str], source: str | None, noun: str = "se
 
 
 def _meant(value: object, field: FieldInfo) -> str:
+    if field.examples and not isinstance(value, str):
+        return f' in quotes, such as "{field.examples[0]}"'
     found = near(value, choices_of(field)) if isinstance(value, str) else None
     return "" if found is None else f" (did you mean {found}?)"
 
@@ -114,7 +117,7 @@ def is_flag(field: FieldInfo) -> bool:
 def allowed(field: FieldInfo) -> str:
     """What a field takes, behind `give`."""
     if choices := choices_of(field):
-        return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+        return either(choices)
     kinds = kinds_of(field.annotation)
     if bool in kinds:
         return "true or false"
@@ -131,16 +134,25 @@ def allowed(field: FieldInfo) -> str:
     return "a text that is not empty" if _limit(field, "min_length") else "a text"
 
 
+def either(choices: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+
+
 def _number(field: FieldInfo, noun: str) -> str:
-    least, most = _limit(field, "ge"), _limit(field, "le")
-    above, below = _limit(field, "gt"), _limit(field, "lt")
+    said = bounded(noun, *(_limit(field, name) for name in ("ge", "le", "gt", "lt")))
+    step = _limit(field, "multiple_of")
+    return said if step is None else f"{said} that is a multiple of {step}"
+
+
+def bounded(noun: str, least: Any, most: Any, above: Any = None, below: Any = None) -> str:
+    """A number within bounds; None is no bound."""
     if least is not None and most is not None:
         said = f"from {least} to {most}"
     else:
         bounds = (("of at least", least), ("above", above), ("of at most", most), ("below", below))
         said = " and ".join(f"{words} {bound}" for words, bound in bounds if bound is not None)
-    step = _limit(field, "multiple_of")
-    return " ".join(filter(None, (noun, said, "" if step is None else f"that is a multiple of {step}")))
+    return f"{noun} {said}" if said else noun
 
 
 def _limit(field: FieldInfo, name: str) -> Any:

@@ -214,11 +214,13 @@ class Settings(BaseModel):
     )
     window: str | None = Field(
         default=None,
+        examples=["7d"],
         description="how long documents are compared with later ones, in stream time: 90s, 15m, 12h, 7d, 2w, or "
         "ISO 8601 (default: for good)",
     )
     max_future: str | None = Field(
         default=None,
+        examples=["10m"],
         description="with window: how far an event time may be ahead of the clock; a later one counts as just "
         "that far (default: no limit, on Kafka 10m)",
     )

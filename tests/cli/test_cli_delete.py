@@ -204,7 +204,7 @@ def test_delete_erases_what_is_due(state: str) -> None:
 
 def test_what_is_refused(state: str, tmp_path: Path) -> None:
     assert "there is no index in" in run("erase", "--index", tmp_path / "other", code=3).stderr
-    assert "Missing option '--index'" in run("delete", "id-1", "--erase-hours", "1", code=2).stderr
+    assert "--index is missing: folder of the index" in run("delete", "id-1", "--erase-hours", "1", code=2).stderr
     assert "erase_hours" in run("delete", "id-1", "--index", state, "--erase-hours", "-1", code=2).stderr
 
 

@@ -1,0 +1,84 @@
+"""A wrong command line: what is wrong, what is allowed, and what may be meant."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.types import FloatParamType, IntParamType
+from support import commands
+
+ALL = dict(commands.every())
+LIMITED = click.Choice | IntParamType | FloatParamType
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("groups abc --index i", "argument abc: give an integer of at least 0"),
+        ("groups --index i --order larges", "give largest, newest or growing (did you mean largest?)"),
+        ("query x --index i --threshold 7", "--threshold 7: give a number from 0 to 1"),
+        ("tune --sample x", "--sample x: give an integer of at least 2"),
+        ("serve --port 99999", "--port 99999: give an integer from 0 to 65535"),
+        ("kafka produce x --rate 0", "--rate 0: give a number above 0"),
+        ("schema foo", "argument foo: give verdict, pair, group, alert or dead-letter"),
+        ("dedup x --max-rejected y", "--max-rejected: 'y' is not a share; give a number from 0 to 1"),
+        ("dedup --treshold 1", "there is no option --treshold; did you mean --threshold?"),
+        ("dedup --no-group", "there is no option --no-group; did you mean --no-groups?"),
+        ("dedup --on-same-id x", "there is no option --on-same-id\n"),
+        ("kafka status --every 1", "there is no option --every\n"),
+        ("delete --json-id -5 --index i", "there is no option -5; write -- before values that begin with -"),
+        ("query --index", "--index: give a value"),
+        ("query --quiet=3", "--quiet: it takes no value"),
+        ("query x", "--index is missing: folder of the index"),
+        ("serve token add", "NAME is missing"),
+        ("info a b c", "too many arguments: b c"),
+        ("serve token xyz", "there is no command xyz; there are add, list, revoke"),
+        ("kafka topics shwo", "there is no command shwo; did you mean show?"),
+        ("--foo", "there is no option --foo"),
+    ],
+)
+def test_what_is_said_of_a_wrong_command_line(words: str, said: str) -> None:
+    result = commands.run(*words.split(), code=2)
+    assert said in result.stderr and result.stdout == ""
+    assert result.stderr.startswith("stream-lsh: ")
+    named = max((name for name in map(" ".join, ALL) if f"{words} ".startswith(f"{name} ")), key=len, default="")
+    assert result.stderr.endswith(f"\nTry '{f'stream-lsh {named}'.strip()} --help'.\n")
+
+
+def test_a_file_for_a_folder_and_a_folder_for_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert f"argument {file}: it is a file; give a folder" in commands.run("info", file, code=2).stderr
+    told = commands.run("serve", "--token-file", tmp_path, code=2).stderr
+    assert f"--token-file {tmp_path}: it is a folder; give a file" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (words, param.opts[0])
+        for words, command in ALL.items()
+        for param in command.params
+        if isinstance(param, click.Option) and not param.is_flag and isinstance(param.type, LIMITED)
+    ],
+)
+def test_every_option_of_limited_values_says_which(words: tuple[str, ...], flag: str) -> None:
+    assert f"{flag} @: give " in commands.run(*words, flag, "@", code=2).stderr
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    assert "Commands:" in commands.run("kafka", code=2).output
+
+
+def test_an_empty_variable_gives_no_value(tmp_path: Path) -> None:
+    (tmp_path / "feed.jsonl").write_text('{"id": "a", "text": "one two three four"}\n')
+    feed = ("dedup", tmp_path / "feed.jsonl", "-q")
+    commands.run(*feed, threshold="")
+    assert "threshold = '7'" in commands.run(*feed, threshold="7", code=2).stderr
+    assert "STATE: there is no such setting; unset it" in commands.run(*feed, state="1", code=2).stderr
+
+
+def test_a_number_for_a_duration_shows_the_quotes(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("window = 7\n")
+    error = commands.run("dedup", tmp_path / "none", "--config", tmp_path / "c.toml", code=2).stderr
+    assert "window = 7 (from" in error and 'give a text in quotes, such as "7d"' in error
