@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
+import json
 import os
 import signal
 import sys
@@ -26,6 +29,15 @@ from stream_lsh.errors import OutputError, StreamLshError, UsageError
 _RESUMES, _COMMAND, _WAITING = "stream_lsh.resumes", "stream_lsh.command", "stream_lsh.waiting"
 _HELP: type[Exception] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
+_ESCAPED = "stream_lsh.escaped"  # how standard output encodes what its encoding has not
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+codecs.register_error(_ESCAPED, _escaped)
 
 
 def set_resumes(context: click.Context, folder: Path | None) -> None:
@@ -153,6 +165,8 @@ def guarded(context: click.Context) -> Iterator[None]:
     """
     code = 0
     claim_standard_descriptors()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # ids may have lone surrogates: they stay escaped, as in JSON
+        sys.stdout.reconfigure(errors=_ESCAPED)
     try:
         with _sigterm_put_back(), ExitStack() as waiting:
             waiting.enter_context(postponed({signal.SIGTERM: _raise_terminated}))
