@@ -88,7 +88,7 @@ The alerts are sentences on a terminal, and JSON lines elsewhere.""",
         quiet_option(),
     ],
 )
-@click.argument("rules", type=click.Path(path_type=Path))
+@click.argument("rules", type=PATH)
 def test(rules: Path, folder: Path, as_json: bool, quiet: bool) -> None:
     from stream_lsh.alerts.rules import read_rules
 
@@ -150,7 +150,7 @@ and 400 to 499 except 408, 425 and 429. In the end the alert is a dead letter, a
         *settings_options((*KAFKA_SECTIONS[KAFKA], "session_timeout_ms", "give_up_seconds"), KafkaSettings),
     ],
 )  # fmt: skip
-@click.argument("alerts", type=click.Path(path_type=Path), required=False)
+@click.argument("alerts", type=PATH, required=False)
 @click.pass_context
 def send(
     context: click.Context, /, alerts: Path | None, url: str | None, url_env: str | None, secret_env: str | None,

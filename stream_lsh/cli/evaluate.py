@@ -15,7 +15,7 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command
 from stream_lsh.cli.limit import asked_of, excluded, limit_of
-from stream_lsh.cli.options import json_option, load_settings, option, quiet_option, settings_options
+from stream_lsh.cli.options import NAME, json_option, load_settings, option, quiet_option, settings_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
@@ -80,7 +80,7 @@ is given.""",
         quiet_option(),
     ],
 )  # fmt: skip
-@click.argument("inputs", nargs=-1, metavar="INPUT ...")
+@click.argument("inputs", nargs=-1, metavar="INPUT ...", type=NAME)
 @click.pass_context
 def evaluate(
     context: click.Context,

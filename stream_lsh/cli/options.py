@@ -21,7 +21,18 @@ from stream_lsh.settings.model import KEEP, PER, Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
 
-class _Folder(click.Path):
+class _Path(click.Path):
+    """A path, which is not empty: an empty one would be the current folder."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.fspath(value):
+            self.fail(f"it is empty; give a {'file' if self.file_okay else 'folder'}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Folder(_Path):
     """A folder of this machine, as a Path."""
 
     def __init__(self) -> None:
@@ -35,8 +46,9 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-PATH = click.Path(path_type=Path)
-FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), _Folder()
+PATH, NAME = _Path(path_type=Path), _Path(readable=False)
+"""A path that the command reads itself; the name of an input or output: also of an object store, or -."""
+FILE, FOLDER = _Path(path_type=Path, dir_okay=False), _Folder()
 _CONFIG_SHOWN = "stream_lsh.config_shown"  # key of click's meta
 Model = TypeVar("Model", bound=Settings)
 
@@ -169,6 +181,8 @@ def option(
     flag, _, metavar = last.partition(" ")
     if not metavar and type is None and "/" not in flag:
         given["is_flag"] = True
+    if metavar == "FILE" and type is None:
+        type = NAME
     shown = "" if given.get("show_default") else _shown(given.get("default"))
     return Option(
         [*others, flag, *([] if name is None else [name])], type=type, metavar=metavar or None, section=section,

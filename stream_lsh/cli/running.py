@@ -14,6 +14,7 @@ from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.options import (
     DOCUMENTS,
     INDEX,
+    NAME,
     RUNNING,
     SECTIONS,
     SIMILARITY,
@@ -48,7 +49,7 @@ Without INPUT, standard input is read if it is a pipe.
 def job_options(standard: str) -> list[click.Parameter]:
     """INPUT, the outputs, the index and all settings; `standard` is the output of the command."""
     return [
-        click.Argument(["inputs"], nargs=-1, metavar="[INPUT ...]"),
+        click.Argument(["inputs"], nargs=-1, metavar="[INPUT ...]", type=NAME),
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         *(groups_options() if standard == "unique" else ()),
@@ -155,8 +156,5 @@ def chosen_outputs(
     if standard not in outputs and STANDARD not in outputs.values():
         outputs[standard] = STANDARD
     flags = {f"--{name.replace('_', '-')}": path for name, path in outputs.items()}
-    for flag, path in flags.items():
-        if not path:
-            raise UsageError(f"{flag} is empty; give a file, or - for standard output")
     check_outputs(flags, inputs, folder=given.get("folder"), read=read)
     return outputs

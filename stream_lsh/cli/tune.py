@@ -16,7 +16,7 @@ from stream_lsh.cli import tune_bands, tune_containment
 from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import FILE, config_of, json_option, load_settings, option, settings_options
+from stream_lsh.cli.options import FILE, NAME, config_of, json_option, load_settings, option, settings_options
 from stream_lsh.cli.tune_sample import draw
 from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import OutputError, UsageError
@@ -69,7 +69,7 @@ documents. With cosine, and with euclidean and INPUT, K is larger for more docum
         *settings_options(SETTINGS),
     ],
 )  # fmt: skip
-@click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
+@click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=NAME)
 @click.pass_context
 def tune(
     context: click.Context,

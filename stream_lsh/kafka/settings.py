@@ -230,6 +230,16 @@ class KafkaSettings(TopicSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator(
+        "alerts", "data_folder", "registry_cafile", "ssl_cafile", "ssl_certfile", "ssl_keyfile",
+        "sasl_oauth_token_file", mode="before",
+    )  # fmt: skip
+    @classmethod
+    def _path(cls, value: object) -> object:
+        if value == "":
+            raise ValueError("it is empty; give a path")
+        return value
+
     @field_validator("trace_headers")
     @classmethod
     def _headers(cls, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """A wrong command line: what is wrong, what is allowed, and what may be meant."""
 
+import re
 from pathlib import Path
 
 import click
@@ -82,3 +83,28 @@ def test_a_number_for_a_duration_shows_the_quotes(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("window = 7\n")
     error = commands.run("dedup", tmp_path / "none", "--config", tmp_path / "c.toml", code=2).stderr
     assert "window = 7 (from" in error and 'give a text in quotes, such as "7d"' in error
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (words, param.opts[0])
+        for words, command in ALL.items()
+        for param in command.params
+        if isinstance(param.type, click.Path)
+    ],
+)
+def test_an_empty_path_is_refused(
+    words: tuple[str, ...], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    error = commands.run(*words, *([name] if name.startswith("-") else []), "", code=2).stderr
+    said = name if name.startswith("-") else "argument"
+    assert re.match(rf"stream-lsh: {said}: it is empty; give a (file|folder)\n", error)
+
+
+@pytest.mark.parametrize("flag", ["--alerts", "--data-folder", "-X ssl_cafile="])
+def test_an_empty_path_of_a_setting_is_refused(flag: str) -> None:
+    words = flag.split() if "=" in flag else [flag, ""]
+    error = commands.run("kafka", "worker", "--groups", *words, "--bootstrap-servers", "localhost:1", code=2).stderr
+    assert "= '' (from command line): it is empty; give a path" in error

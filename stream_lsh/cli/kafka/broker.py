@@ -10,7 +10,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command
-from stream_lsh.cli.options import option
+from stream_lsh.cli.options import FOLDER, option
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS, check_version, fetched, libraries
@@ -40,7 +40,7 @@ user's cache folder. It runs until Ctrl-C or SIGTERM.""",
         ),
         option(
             "Broker", "--data DIR", "folder of its data and its log, made if missing; default: a temporary folder",
-            click.Path(path_type=Path, file_okay=False),
+            FOLDER,
         ),
     ],
 )  # fmt: skip

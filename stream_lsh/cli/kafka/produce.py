@@ -11,7 +11,7 @@ import click
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command
-from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, option, quiet_option, settings_options
+from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, NAME, load_settings, option, quiet_option, settings_options
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.cli.webfeeds import chosen_feeds, feed_options
@@ -56,7 +56,7 @@ that of your other producers. Lines keep their order, and count when all in-sync
         quiet_option(),
     ],
 )  # fmt: skip
-@click.argument("inputs", nargs=-1, metavar="[FILE ...]")
+@click.argument("inputs", nargs=-1, metavar="[FILE ...]", type=NAME)
 @click.pass_context
 def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | None, key: str | None, **_: Any) -> None:
     asking = bool(context.params["feeds"])
