@@ -13,13 +13,13 @@ from stream_lsh.errors import UsageError
 
 EXAMPLES = """
 stream-lsh dedup feed.jsonl > unique.jsonl
-stream-lsh dedup week.parquet --id-field url --text-field body --unique kept.parquet
-stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --index index --unique unique.jsonl.zst --verdicts verdicts.jsonl
-stream-lsh dedup feed.jsonl --index index --on-conflict update --deleted-field deleted --time-field changed
-stream-lsh dedup feed.jsonl --index index --groups groups.jsonl --source-field outlet --time-field published
+stream-lsh dedup week.parquet --id-field url --unique kept.parquet
+stream-lsh dedup feed.jsonl.gz --index index --verdicts verdicts.jsonl
+stream-lsh dedup feed.jsonl --index index --on-conflict update
+stream-lsh dedup feed.jsonl --index index --groups groups.jsonl
 stream-lsh dedup feed.jsonl --index index --alerts - --rules rules.toml --source-field outlet --time-field published
 stream-lsh dedup --feed https://news.example/rss --feed-log entries.jsonl --every 5m --index index
-producer | stream-lsh dedup --index index --threshold 0.7 --text-field title --text-field body - | consumer
+producer | stream-lsh dedup --index index --threshold 0.7 - | consumer
 """
 
 

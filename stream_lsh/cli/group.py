@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -31,6 +32,17 @@ def prepare_process() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def folded(line: str, width: int, indent: int) -> str:
+    """A line of the shell, continued before an option or a pipe where it would be too wide."""
+    lines = [""]
+    for part in re.split(r" (?=--|-X |\| |> )", line):
+        if indent + len(lines[-1]) + len(part) > width - 3:  # a space, and what continues it
+            lines.append("  ")
+        lines[-1] += f" {part}" if lines[-1].strip() else part
+    space = " " * indent
+    return space + f" \\\n{space}".join(filter(str.strip, lines)) + "\n"
+
+
 class Exemplified(click.Command):
     """A command, or a group of them, whose help ends with examples."""
 
@@ -52,14 +64,14 @@ class Exemplified(click.Command):
         if lines:
             with formatter.section("Example" if len(lines) == 1 else "Examples"):
                 for line in lines:
-                    formatter.write(f"{'':{formatter.current_indent}}{line.strip()}\n")
+                    formatter.write(folded(line.strip(), formatter.width, formatter.current_indent))
 
 
 class Option(click.Option):
     """An option with the section of the help it belongs to.
 
     common: `--help` shows it; the others are in `--help-all`. brief: what `--help` says of it, else the help up to the
-    first semicolon. measures: those that use it, None if all do.
+    first semicolon. measures: those that use it, None if all do. defaults: those of measures that have another one.
     """
 
     def __init__(
@@ -69,6 +81,7 @@ class Option(click.Option):
         common: bool = True,
         brief: str | None = None,
         measures: Collection[str] | None = None,
+        defaults: Mapping[str, Any] = MappingProxyType({}),
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
@@ -76,12 +89,19 @@ class Option(click.Option):
         self.common = common
         self.brief = brief
         self.measures = measures
+        self.defaults = defaults
 
     def shown(self, measure: str | None) -> bool:
         """Whether `--help` shows it; with a measure that is named before it: what only some measures use."""
         if measure is None:
             return self.common
         return measure in self.measures if self.measures is not None else self.name in ("measure", "help_all")
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record, own = super().get_help_record(ctx), self.defaults.get(ctx.params.get("measure", ""))
+        if record is None or own is None:
+            return record
+        return record[0], re.sub(r"\[[^\[]*\]$", f"[{own}]", record[1])
 
     def summary(self, text: str) -> str:
         """The line of `--help`, without what follows the first semicolon; the default stays, in brackets."""

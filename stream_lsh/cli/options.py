@@ -15,7 +15,7 @@ from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
 from stream_lsh.embedded.remote import is_remote
 from stream_lsh.errors import UsageError
-from stream_lsh.families.measure import MEASURES, unused
+from stream_lsh.families.measure import DEFAULTS, MEASURES, unused
 from stream_lsh.settings.errors import choices_of, is_list, near
 from stream_lsh.settings.model import KEEP, PER, Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
@@ -155,6 +155,7 @@ def setting(name: str, model: type[Settings] = Settings, default: Any = None) ->
     users = [measure for measure in MEASURES if name not in unused(measure)]
     given: dict[str, Any] = {
         "common": name in SHOWN, "brief": SHOWN.get(name), "measures": None if len(users) == len(MEASURES) else users,
+        "defaults": {measure: own[name] for measure, own in DEFAULTS.items() if name in own and default is None},
         "is_eager": name == "measure",  # known when `--help` asks for it
     }  # fmt: skip
     help_text = (field.description or "") + ("; repeatable" if repeatable else "")

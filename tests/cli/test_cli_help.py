@@ -1,5 +1,6 @@
 """The help: fast to come, complete, with examples."""
 
+import re
 import subprocess
 import sys
 
@@ -7,11 +8,20 @@ import pytest
 from support import commands
 
 from stream_lsh.cli import COMMANDS
+from stream_lsh.cli.group import folded
 from stream_lsh.cli.options import PROPERTIES
-from stream_lsh.families.measure import MEASURES
+from stream_lsh.families.measure import DEFAULTS, MEASURES
+from stream_lsh.mcp import FOR_NOTES
+from stream_lsh.settings.model import Settings
 
 ALL = dict(commands.every())
 COMPARING = [words for words, command in ALL.items() if "measure" in {param.name for param in command.params}]
+
+
+def fits_a_screen(text: str) -> None:
+    lines = text.splitlines()
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 80
 
 
 def shown(*words: str) -> str:
@@ -28,11 +38,11 @@ def test_the_help_lists_every_command_with_examples() -> None:
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_help_fits_a_screen_and_ends_with_examples(words: tuple[str, ...]) -> None:
     text = shown(*words, "--help")
-    assert len(text.splitlines()) <= 50
+    fits_a_screen(text)
     assert text.count("[") == text.count("]")  # nothing is cut within a default
     title, _, examples = text.rpartition("Example")
     assert title
-    lines = examples.splitlines()[1:]
+    lines = examples.replace(" \\\n", "").splitlines()[1:]
     assert lines
     assert all(f"stream-lsh {' '.join(words)}" in line and line.count("stream-lsh ") == 1 for line in lines)
 
@@ -40,13 +50,41 @@ def test_help_fits_a_screen_and_ends_with_examples(words: tuple[str, ...]) -> No
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("words", COMPARING, ids=" ".join)
 def test_help_with_a_measure_fits_a_screen(words: tuple[str, ...], measure: str) -> None:
-    lines = shown(*words, "--measure", measure, "--help").splitlines()
-    assert len(lines) <= 50
-    assert f"Options with --measure {measure}:" in lines
+    text = shown(*words, "--measure", measure, "--help")
+    fits_a_screen(text)
+    assert f"Options with --measure {measure}:\n" in text
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("words", COMPARING, ids=" ".join)
+def test_help_shows_the_defaults_of_the_measure(words: tuple[str, ...], measure: str) -> None:
+    text = shown(*words, "--measure", measure, "--help-all")
+    own = {**DEFAULTS.get(measure, {}), **(FOR_NOTES if words == ("mcp",) else {})}
+    for name in ("threshold", "max_candidates", "max_bucket_rows"):
+        default = own.get(name, Settings.model_fields[name].default)
+        found = re.search(rf"^  --{name.replace('_', '-')} .*?\[([^\]]*)\]", text, re.DOTALL | re.MULTILINE)
+        assert found is None or found[1] == str(default)
+
+
+def test_the_threshold_of_tf_idf_is_its_own() -> None:
+    for words in COMPARING:
+        if words != ("mcp",):
+            assert "[0.26]" in shown(*words, "--measure", "tf-idf", "--help")
+
+
+def test_a_long_example_is_continued_before_an_option_or_a_pipe() -> None:
+    line = 'stream-lsh query "one -- two" --index index --top 5 | head'
+    assert folded(line, 80, 2) == f"  {line}\n"
+    assert folded(line, 38, 2) == '  stream-lsh query "one -- two" \\\n    --index index --top 5 | head\n'
 
 
 def test_help_with_an_unknown_measure_is_the_one_of_all() -> None:
     assert shown("dedup", "--measure", "foo", "--help") == shown("dedup", "--help")
+
+
+@pytest.mark.parametrize("words", [("dedup",), ("pairs",), ("kafka", "produce")], ids=" ".join)
+def test_commands_that_read_tables_say_so(words: tuple[str, ...]) -> None:
+    assert ".parquet, .arrow, .csv, .tsv" in " ".join(shown(*words, "--help-all").split())
 
 
 def test_help_all_has_the_other_options_by_topic() -> None:

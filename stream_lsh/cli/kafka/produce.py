@@ -38,10 +38,12 @@ SETTINGS = (
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Send the lines of files to the documents topic, each as a record with the document's id as key.
+    help="""Send the lines of files, or the rows of tables, to the documents topic, each as a record with the document's
+id as key.
 
-FILE has JSON lines (.jsonl; also .gz, .xz, .zst) or is a crawl (.warc, .wet; also compressed), or is - for standard
-input. Without FILE, standard input is read if it is a pipe. With --feed it sends the new entries of web feeds instead.
+FILE has JSON lines (.jsonl; also .gz, .xz, .zst), is a table (.parquet, .arrow, .csv, .tsv) or a crawl (.warc, .wet;
+also compressed), or is - for standard input. Without FILE, standard input is read if it is a pipe. With --feed it sends
+the new entries of web feeds instead.
 
 With --document-format text the value is the text alone. --partitioner chooses the partition of a key, and has to be
 that of your other producers. Lines keep their order, and count when all in-sync replicas have acknowledged them.""",
