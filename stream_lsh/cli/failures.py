@@ -142,7 +142,7 @@ def claim_standard_descriptors() -> None:
                 os.close(null)
 
 
-def misuse(error: click.UsageError, context: click.Context) -> int:
+def _misuse(error: click.UsageError, context: click.Context) -> int:
     """Say what is wrong with a command line; the exit code. A group without a command shows its help instead."""
     if isinstance(error, _HELP):
         raise error
@@ -158,25 +158,31 @@ def _misused(message: str, command: str) -> int:
 
 @contextmanager
 def guarded(context: click.Context) -> Iterator[None]:
-    """Run a command: expected errors, interrupts and broken pipes become a message and an exit code.
+    """Run a command: as `explained`, and SIGTERM ends it as Ctrl-C does.
 
     Until it is known which command it is (`name_command`) signals wait: for some they are not the end that they are for
     others.
     """
+    with explained(context), _sigterm_put_back(), ExitStack() as waiting:
+        waiting.enter_context(postponed({signal.SIGTERM: _raise_terminated}))
+        context.meta[_WAITING] = waiting
+        yield
+        _flush()
+
+
+@contextmanager
+def explained(context: click.Context) -> Iterator[None]:
+    """Expected errors, interrupts and broken pipes become a message and an exit code."""
     code = 0
     claim_standard_descriptors()
     if isinstance(sys.stdout, io.TextIOWrapper):  # ids may have lone surrogates: they stay escaped, as in JSON
         sys.stdout.reconfigure(errors=_ESCAPED)
     try:
-        with _sigterm_put_back(), ExitStack() as waiting:
-            waiting.enter_context(postponed({signal.SIGTERM: _raise_terminated}))
-            context.meta[_WAITING] = waiting
-            yield
-            _flush()
+        yield
     except UsageError as error:
         code = _misused(str(error), context.meta.get(_COMMAND, context.command_path))
     except click.UsageError as error:
-        code = misuse(error, context)
+        code = _misuse(error, context)
     except StreamLshError as error:
         complain(str(error))
         code = error.exit_code

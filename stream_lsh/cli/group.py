@@ -7,12 +7,13 @@ import importlib
 import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 
 import click
 
-from stream_lsh.cli.failures import complain, guarded, leave, misuse, name_command
+from stream_lsh.cli.failures import complain, explained, guarded, leave, name_command
 from stream_lsh.hashing import notice
 
 ALL = "stream_lsh.help_all"
@@ -230,19 +231,13 @@ class LazyGroup(Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
+        with explained(ctx) if ctx.parent is None else nullcontext():  # as in `invoke`
             return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            if ctx.parent is not None:  # as in `invoke`
-                raise
-            ctx.exit(misuse(error, ctx))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(self.commands_help.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        if ctx.parent is not None:  # a group of commands in another one, which guards them all
-            return super().invoke(ctx)
-        with guarded(ctx):
+        with guarded(ctx) if ctx.parent is None else nullcontext():  # a group in another one, which guards them all
             return super().invoke(ctx)

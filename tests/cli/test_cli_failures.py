@@ -219,3 +219,13 @@ def test_help_and_errors_compile_nothing(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", ["--help", "--version", "kafka --help", "dedup --help"])
+def test_a_help_that_cannot_be_written(words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "stream_lsh", *words.split()], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (5, "stream-lsh: no space left while writing; make room\n")
