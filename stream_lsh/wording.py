@@ -121,3 +121,8 @@ def plain_table(title: str | None, *columns: str, header: bool = True) -> Table:
 def missing_package(what: str, package: str | None, extra: str) -> str:
     """What an error says where a package of an extra is needed and not installed. what: needs it."""
     return f"{what} needs the package {package}, which is not installed: pip install 'stream-lsh[{extra}]'"
+
+
+def printable(text: str) -> str:
+    """A text as a terminal may show it, control characters escaped."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

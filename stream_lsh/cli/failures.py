@@ -24,6 +24,7 @@ import click
 
 from stream_lsh.embedded.signals import Terminated, postponed
 from stream_lsh.errors import OutputError, StreamLshError, UsageError
+from stream_lsh.wording import printable
 
 # Keys of click's meta, which all contexts of a run share.
 _RESUMES, _COMMAND, _WAITING = "stream_lsh.resumes", "stream_lsh.command", "stream_lsh.waiting"
@@ -58,8 +59,9 @@ def name_command(context: click.Context) -> None:
 
 def complain(message: str) -> None:
     """One message on standard error; nothing if that is closed as well."""
+    shown = "\n".join(map(printable, message.split("\n")))
     try:
-        click.echo(f"stream-lsh: {message}", err=True)
+        click.echo(f"stream-lsh: {shown}", err=True)
     except OSError:
         _discard(2)
 

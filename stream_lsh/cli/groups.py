@@ -20,7 +20,7 @@ from stream_lsh.cli.rows import print_rows
 from stream_lsh.documents.times import UNITS
 from stream_lsh.embedded.output_paths import check_outputs
 from stream_lsh.errors import UsageError
-from stream_lsh.wording import count
+from stream_lsh.wording import count, printable
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.group_query import Order, Row
@@ -192,5 +192,4 @@ def moment(time: int | None) -> str:
 
 def said(id: str | int | None) -> str:
     """An id or a source as a person reads it, control characters escaped; nothing of one that is not there."""
-    text = "" if id is None else str(id)
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "" if id is None else printable(str(id))

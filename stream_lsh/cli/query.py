@@ -13,7 +13,6 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.groups import said
 from stream_lsh.cli.options import (
     DOCUMENTS,
     OUTPUTS,
@@ -29,7 +28,7 @@ from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import InputError, StreamLshError, UsageError
-from stream_lsh.wording import count, plain_table
+from stream_lsh.wording import count, plain_table, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -328,12 +327,12 @@ def show(matches: Sequence[Match], text: str = "") -> None:
     table = plain_table(None, ">similarity", "id", ">seq", *shares.values())
     for match in matches:
         parts = (f"{100 * match.evidence[name]:.0f} %" for name in shares)
-        table.add_row(f"{match.similarity:.3f}", Text(said(match.id)), f"{match.seq:,}", *parts)
+        table.add_row(f"{match.similarity:.3f}", Text(printable(str(match.id))), f"{match.seq:,}", *parts)
     console = Console(highlight=False)
     console.print(table)
     for match in matches if passages else ():
         if match.evidence["passages"]:
-            console.print(Text(f"\n{said(match.id)}"))
+            console.print(Text(f"\n{printable(str(match.id))}"))
         for line in marked(text, match.evidence["passages"]):
             console.print(line)
 

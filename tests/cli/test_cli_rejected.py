@@ -63,6 +63,11 @@ def test_a_table_without_its_suffix_is_named(run: Run, tmp_path: Path, lines: st
     assert ("If this is CSV, give a file NAME.csv" in run("dedup", tmp_path / "feed.txt", code=1).stderr) is hint
 
 
+def test_control_characters_of_a_line_are_escaped(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "feed.txt").write_text("red\x1b]0;x\x07\n")
+    assert r"The line: red\x1b]0;x\x07" in run("dedup", tmp_path / "feed.txt", code=1).stderr
+
+
 @pytest.mark.parametrize(("name", "head", "hint"), [
     ("semi.csv", "id;text", True), ("tabs.csv", "id\ttext", True), ("commas.tsv", "id,text", True),
     ("one.csv", "text", False), ("two.csv", "key,a;b", False),
