@@ -125,6 +125,8 @@ def _explain(error: OSError, context: click.Context) -> str:
         again = " and run the same command again to go on" if context.meta.get(_RESUMES) else ""
         target = f"writing{where}" if where else "writing"
         return f"no space left while {target}; make room{again}"
+    if error.errno == errno.EBADF and not where:
+        return "cannot write standard output: it is closed; redirect it to a file or a pipe"
     return f"{where.strip()}: {error.strerror}" if where and error.strerror else str(error)
 
 
@@ -142,6 +144,8 @@ def claim_standard_descriptors() -> None:
             if null != descriptor:
                 os.dup2(null, descriptor)
                 os.close(null)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _misuse(error: click.UsageError, context: click.Context) -> int:
@@ -198,8 +202,8 @@ def explained(context: click.Context) -> Iterator[None]:
         code = READER_GONE
     except OSError as error:
         complain(_explain(error, context))
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        code = OutputError.exit_code if full else StreamLshError.exit_code
+        unwritten = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EBADF)
+        code = OutputError.exit_code if unwritten else StreamLshError.exit_code
     if code:
         with suppress(OSError, ValueError):
             _flush()

@@ -221,6 +221,14 @@ def test_help_and_errors_compile_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("words", ["--help", "schema verdict", "tune"])
+def test_a_closed_standard_output_is_named(words: str) -> None:
+    script = f"exec {sys.executable} -m stream_lsh {words} >&-"
+    done = subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.PIPE, text=True)
+    said = "stream-lsh: cannot write standard output: it is closed; redirect it to a file or a pipe\n"
+    assert (done.returncode, done.stderr) == (5, said)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("words", ["--help", "--version", "kafka --help", "dedup --help"])
 def test_a_help_that_cannot_be_written(words: str) -> None:
