@@ -12,7 +12,7 @@ from stream_lsh.settings.errors import bounded, either, near
 
 # How click's messages begin that say which value is wrong: its exceptions have no field for it.
 _VALUE = re.compile(r"'?(.*?)'? is not (?:a valid|one of|in the range|')", re.DOTALL)
-_PATH = re.compile(r"\w+ '(.*)' is a (file|directory)\.", re.DOTALL)
+_PATH = re.compile(r"\w+ '(.*)' is (a file|a directory|not readable)\.", re.DOTALL)
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
 
 
@@ -54,7 +54,9 @@ def _refused(param: click.Parameter, message: str) -> str:
     name = _name(param) if isinstance(param, click.Option) else "argument"
     allowed, value, path = _allowed(param.type), _VALUE.match(message), _PATH.match(message)
     if path is not None:
-        kind, other = ("file", "folder") if path[2] == "file" else ("folder", "file")
+        if path[2] == "not readable":
+            return f"{name} {path[1]}: this user may not read it"
+        kind, other = ("file", "folder") if path[2] == "a file" else ("folder", "file")
         return f"{name} {path[1]}: it is a {kind}; give a {other}"
     if allowed is None or value is None:
         return f"{name}: {message}"

@@ -54,6 +54,12 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file(tmp_path: Path) -> None:
     assert f"--token-file {tmp_path}: it is a folder; give a file" in told
 
 
+def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    told = commands.run("info", "--index", tmp_path, code=2).stderr
+    assert told.startswith(f"stream-lsh: --index {tmp_path}: this user may not read it\n")
+
+
 @pytest.mark.parametrize(
     ("words", "flag"),
     [
