@@ -231,7 +231,7 @@ def test_mappings_have_no_lines_to_be_their_ids() -> None:
         Builder(Fields(id_field="@line")).add({"text": "x"})
 
 
-def test_a_lone_surrogate_is_rejected_wherever_it_comes_from() -> None:
+def test_a_lone_surrogate_is_rejected_everywhere() -> None:
     """In a Document, a mapping, and lines with and without objects in them."""
     plain = {"id": "a", "text": "x", "lang": "en", "outlet": "y", "gone": False}
     given: list[dict[str, Any]] = [plain | more for more in (
