@@ -33,6 +33,7 @@ from stream_lsh.index.rows.layout import (
     NEAR,
     NEW,
     OUTRANKED,
+    REPLACED_SINCE,
     REPLACES,
     UNIQUE,
     UNKNOWN,
@@ -294,6 +295,7 @@ def _counted(
     )  # fmt: skip
     order = order[use[order]]
     if not new.all():
+        of = np.where(matches.of == REPLACED_SINCE, REPLACED_SINCE, of)
         group = np.where(new, group, matches.group)
         kind, similarity = np.where(new, kind, matches.kind), np.where(new, similarity, matches.of_similarity)
         again = np.flatnonzero((matches.known >= 0) & (matches.kind == UNKNOWN))

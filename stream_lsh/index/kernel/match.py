@@ -181,13 +181,13 @@ def _answered(i, row, work):  # type: ignore[no-untyped-def]
         return older(i, row, work)
     columns[i, STATUS] = REDELIVERED if same else ID_REUSED
     columns[i, KNOWN] = row
-    if limits.update and limits.unique and not limits.late and replaced_since(row, work):
-        columns[i, OLDEST] = REPLACED_SINCE
     if limits.late:
         columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
         if row >= work.older.first:  # its first verdict is decided by the resolution
             columns[i, KIND], columns[i, GROUP_OF], results.similarity[i] = UNKNOWN, NO_GROUP, 0.0
             return True
+    if limits.update and limits.unique and replaced_since(row, work):
+        columns[i, OLDEST] = REPLACED_SINCE
     columns[i, KIND] = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
     columns[i, GROUP_OF] = np.int64(word(rows, row, GROUP))
     results.similarity[i] = float_of(word(rows, row, SIMILARITY))

@@ -134,10 +134,14 @@ def _newest_representative(group, work):  # type: ignore[no-untyped-def]
 
 @far(types.boolean(NUMBER, WORK))
 def replaced_since(row, work):  # type: ignore[no-untyped-def]
-    """Whether the version that a row was dropped for was replaced or deleted since: its id has a newer row."""
+    """Whether the version that a row was dropped for was replaced or deleted since: its id has a newer row. With
+    several shards it may be in another one: then whether the group of the row has a newer representative row. Both have
+    decisions."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     if not word(rows, row, FLAGS) & np.uint64(DROPPED):
         return False
+    if work.limits.late:
+        return _newest_representative(word(rows, row, GROUP), work) > row
     hashed = word(rows, row, OF)
     key = posting_key(hashed)
     probe(key, work.runs, scratch.hits)

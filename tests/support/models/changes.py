@@ -96,6 +96,7 @@ class Model:
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.shards, self.block, self.at, self.records = shards, block, 0, 0  # records: their number
         self.removed: list[tuple[int, int]] = []  # blocks and groups of removed representatives
+        self.lost: list[tuple[int, int, int]] = []  # all of these, and by which record
         self.stored: list[Seen] = []  # oldest first
         self._met: list[Seen] = []  # of these, those that are not known to be removed
         self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
@@ -122,8 +123,7 @@ class Model:
             kind, _, of, similarity, group = old.verdict[:5]
             if of is None:  # the document that it superseded is not named again
                 similarity = None
-            # Another version has come under the id that it names, or a deletion.
-            if self.unique and self.update and not self.block and self._known(of) not in (None, old.dropped_for):
+            if self.unique and self.update and self._went(old, of, group):
                 of = similarity = None
             return Verdict("redelivered", kind, of, similarity, group)
         if isinstance(old, Seen) and not self.update:
@@ -150,7 +150,7 @@ class Model:
                 )
                 new.superseded = None
             else:
-                representative = self._goes(old)
+                representative = self._goes(old, seq)
                 if representative is not None:
                     new.verdict = self._verdict(new)
                 new.verdict = new.verdict._replace(replaces=old.seq, new_representative=representative)
@@ -169,9 +169,9 @@ class Model:
         """The verdict on the next record, that an id is deleted."""
         self._go_on(time if stamp is None else stamp)
         representatives = self._representatives()
-        return self._delete(id, time)._replace(new_representatives=representatives)
+        return self._delete(seq, id, time)._replace(new_representatives=representatives)
 
-    def _delete(self, id: Any, time: int | None) -> Verdict:
+    def _delete(self, seq: int, id: Any, time: int | None) -> Verdict:
         old = self._known(id)
         if not isinstance(old, Seen):
             if time is not None and (old is None or old.time is None or time > old.time):
@@ -181,7 +181,14 @@ class Model:
             return Verdict("outdated")
         bounds = [bound for bound in (time, None if old.time is None else old.time + 1) if bound is not None]
         self.newest[id] = Deletion(self.log, max(bounds, default=None))
-        return Verdict("deleted", group=old.verdict.group, replaces=old.seq, new_representative=self._goes(old))
+        return Verdict("deleted", group=old.verdict.group, replaces=old.seq, new_representative=self._goes(old, seq))
+
+    def _went(self, old: Seen, of: Any, group: int | None) -> bool:
+        """Whether another version has come under the id that a verdict names, or a deletion. Several shards notice that
+        its group has lost its representative since, when the new one is decided."""
+        if not self.block:
+            return self._known(of) not in (None, old.dropped_for)
+        return any(lost == group and seq > old.seq and block < self.at - 3 for block, lost, seq in self.lost)
 
     def _go_on(self, time: int | None) -> None:
         if time is not None:
@@ -200,7 +207,7 @@ class Model:
         known = self.newest.get(id)
         return known if known is not None and self._sees(known.log) else None
 
-    def _goes(self, old: Seen) -> tuple[Any, int] | None:
+    def _goes(self, old: Seen, seq: int) -> tuple[Any, int] | None:
         """A version goes; its representative, if it is known at once."""
         old.live = False
         group = old.verdict.group
@@ -208,6 +215,7 @@ class Model:
             return None
         if self.block:
             self.removed.append((self.at, group))
+            self.lost.append((self.at, group, seq))
             return None
         representative = self._representative_of(group)
         return None if representative is None else (representative.id, representative.seq)
