@@ -190,6 +190,7 @@ class Shard:
             names: the ids that they were dropped for, b"" where there is none.
             representatives: numbers of the chosen representatives.
         """
+        self.rows.deleted_rows.enter(self.late.unused_representatives(representatives))
         all = self.late.decisions(others, names, representatives, self.hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)

@@ -28,7 +28,7 @@ MARK_LIVE, MARK_DELETED, MARK_SUPERSEDED, MARK_REPRESENTATIVE = (np.uint64(mark)
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
 _MARK, _DELETED_BITS = np.uint64(3), 0x5555555555555555  # the bits of one row; the bit that marks a row as deleted
 _NONE = np.int64(-1)
-_ALONE = np.int64(2)  # of a version that stays, only the representative row is entered
+ALONE = np.int64(2)  # of a version that stays, only the representative row is entered
 _BITS = np.array([1, 2], np.uint8)  # bits of a mark
 
 Place = tuple[int, int]
@@ -94,6 +94,13 @@ class DeletedRows(Struct):
             more = np.empty((2 * least, VERSION_COLUMNS), np.int64)
             more[: self.version_count] = self.versions[: self.version_count]
             self.versions = more
+
+    def enter(self, versions: NDArray[np.int64]) -> None:
+        """Enter rows of `versions` for erasing."""
+        self.room_for(len(versions))
+        count = int(self.version_count)
+        self.versions[count : count + len(versions)] = versions
+        self.version_count = count + len(versions)
 
     def take_versions(self) -> NDArray[np.int64]:
         """The rows of `versions`, which is emptied."""
@@ -274,7 +281,7 @@ def mark_superseded(deleted_rows, row, met_by, rows, seq, group):  # type: ignor
     `met_by`, which is entered for erasing. There must be room."""
     if met_by != row:
         _set_mark(deleted_rows, met_by, MARK_DELETED)
-        _enter(deleted_rows, row, met_by, rows, seq, group, _ALONE)
+        _enter(deleted_rows, row, met_by, rows, seq, group, ALONE)
     _set_mark(deleted_rows, row, MARK_SUPERSEDED)
     deleted_rows.superseded = True
 
@@ -284,7 +291,7 @@ def mark_version_deleted(deleted_rows, row, met_by, rows, seq, group, deleted): 
     """Mark a version as deleted, and enter it for erasing. There must be room."""
     if lasting_mark_of(deleted_rows, row) == MARK_SUPERSEDED:  # rows were dropped for it before it was superseded
         if met_by >= 0:
-            _enter(deleted_rows, row, met_by, rows, seq, group, _ALONE)
+            _enter(deleted_rows, row, met_by, rows, seq, group, ALONE)
         met_by = row
     mark_deleted(deleted_rows, row, MARK_DELETED)
     _enter(deleted_rows, row, met_by, rows, seq, group, np.int64(deleted))

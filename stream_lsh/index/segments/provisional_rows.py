@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.resolution import States
 from stream_lsh.index.rows.decisions import RowDecisions, decide, write_decisions
+from stream_lsh.index.rows.deleted_rows import ALONE
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import (
     DELETED,
@@ -117,6 +118,23 @@ class ProvisionalRows:
             self.first, self.second, self.first + rows[order], kinds[order], of[order], similarities[order],
             groups[order], [names[i] for i in order.tolist()],
         )  # fmt: skip
+
+    def unused_representatives(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The representative rows that no document will be compared with, of those that are resolved when the next
+        block begins, as `DeletedRows.enter` takes them: others were chosen, or their documents were deleted since.
+
+        Args:
+            chosen: numbers of the chosen representatives.
+        """
+        base, total, deleted_rows = int(self._rows.base), int(self._rows.total), self._rows.deleted_rows
+        provisional = self._rows.recent[self.first - base : self.second - base]
+        at = np.flatnonzero(provisional[:, FLAGS] & np.uint64(REPRESENTATIVE) != 0)
+        seqs, of, groups = (provisional[at, column].astype(np.int64) for column in (SEQ, OF, GROUP))
+        there = of >= int(deleted_rows.first)  # the others have left the window
+        unused = ~np.isin(seqs, chosen)
+        unused[there] |= deleted_rows.deleted(of[there])
+        columns = of, self.first + at, np.full(len(at), total), seqs, groups, np.full(len(at), ALONE)
+        return np.column_stack(columns)[unused]
 
     def states(self) -> States:
         """The state of the provisional rows. Their places in the log are their `seq`; those of representative rows are

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from support.kafka import match_play, pipe
 from support.kafka.cleaning_play import Changelog, Owner, copied, followed, seen_marks
-from support.kafka.pipe import BLOCK, Pipe
+from support.kafka.pipe import BLOCK, of_shard
 from support.kafka.replica_play import (
     STEP,
     UPDATES,
@@ -20,7 +20,6 @@ from support.kafka.replica_play import (
     WORDS,
     folders_in,
     frames,
-    oracle,
     reply_of,
     settings_of,
     undisturbed,
@@ -97,18 +96,6 @@ def size(log: Changelog) -> int:
 
 def replies_of(settings: Settings, data: Sequence[bytes], folder: Path) -> list[bytes]:
     return [reply_of(found) for found in undisturbed(settings, data, folder)]
-
-
-def of_shard(
-    settings: Settings, data: list[bytes], folder: Path, documents: Sequence[Document]
-) -> tuple[list[bytes], list[bytes]]:
-    """The frames of the last shard, and its replies, where all shards together answer as the embedded index."""
-    pipe, shard = Pipe(settings, data, folder / "undisturbed"), settings.shards - 1
-    for sequenced in pipe.log:
-        pipe.step(sequenced)
-    pipe.close()
-    assert b"\n".join(pipe.said) == oracle(settings, data, folder / "oracle", documents)
-    return [sent[shard] for sent in pipe.sent], [replies[shard] for replies in pipe.replies]
 
 
 def again(copies: Sequence[Replica], log: Changelog, limit: int) -> list[Replica]:

@@ -1,9 +1,11 @@
 """A pipeline of several shards without Kafka: sequencer, shards and judge, who may begin again anywhere."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from stream_lsh.documents.document import Document
 from stream_lsh.kafka.consumer.decisions import KnownDecisions, decisions_due
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
@@ -12,7 +14,7 @@ from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
-from support.kafka.replica_play import change_of, judged, reply_of
+from support.kafka.replica_play import change_of, judged, oracle, reply_of
 
 BLOCK = 64
 
@@ -125,3 +127,15 @@ class Pipe:
 
 def counted(sequenced: Sequenced, n: int) -> int:
     return n if sequenced.accepted is None else int(sequenced.accepted.sum())
+
+
+def of_shard(
+    settings: Settings, data: list[bytes], folder: Path, documents: Sequence[Document]
+) -> tuple[list[bytes], list[bytes]]:
+    """The frames of the last shard, and its replies, where all shards together answer as the embedded index."""
+    found, shard = Pipe(settings, data, folder / "undisturbed"), settings.shards - 1
+    for sequenced in found.log:
+        found.step(sequenced)
+    found.close()
+    assert b"\n".join(found.said) == oracle(settings, data, folder / "oracle", documents)
+    return [sent[shard] for sent in found.sent], [replies[shard] for replies in found.replies]
