@@ -140,8 +140,8 @@ MORE = {
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",
     "match_within": "Documents with different values never match. A missing value counts as null.",
     "window": "[Windows and event time](../explanation/windows-and-event-time.md).",
-    "erase_hours": "On Kafka no time counts by default, but `min_cleanable_bytes` does. Erasing by time needs one "
-    'shard and `compare_with = "kept"`.',
+    "erase_hours": "On Kafka no time counts by default, but `min_cleanable_bytes` does. Erasing by time "
+    'needs `compare_with = "kept"`, and with several shards `keep = "first"`.',
     "decision_lag": "[Decisions](../internals/decisions.md#several-shards-under-kept) says why there is a lag.",
     "key_is_id": 'It needs `on_conflict = "update"`.',
     "partitioner": "All producers of the documents topic need the same: "

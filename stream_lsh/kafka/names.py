@@ -184,8 +184,9 @@ def _signatures(settings: KafkaSettings, document_bytes: int) -> int:
 
 
 def _segments(settings: KafkaSettings) -> dict[str, str]:
-    """How long a segment file of the changelog lasts. Kafka deletes expired and erased rows by whole segment files, so
-    these must be short. A snapshot begins a segment file if the one before has lasted as long as erased rows wait."""
+    """How long a segment file of a changelog or of decisions lasts. Kafka deletes expired and erased rows by whole
+    segment files, so these must be short. A snapshot begins a segment file if the one before has lasted as long as
+    erased rows wait."""
     limits = [HOUR_MS]
     if settings.window is not None:
         limits.append(slot_of(settings.window_ms))
@@ -221,7 +222,8 @@ def wanted(
     # Dead letters keep the documents' own timestamps: `kafka replay` sends them again.
     original = {TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
     unique = original if settings.unique_timestamps == "CreateTime" else arrival
-    decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
+    brief = {} if settings.erase_hours is None else _segments(settings)  # decisions have ids of deleted documents
+    decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival | brief)
     return [
         *(TopicSpec(name, count, "delete", kept, largest) for name in topics.sources),
         TopicSpec(topics.verdicts, count, "delete", kept, said, arrival),

@@ -281,15 +281,17 @@ class KafkaSettings(TopicSettings):
     def _erases(self) -> KafkaSettings:
         if self.erase_hours is None:
             return self
-        reason = (
-            f"compare_with = {self.compare_with!r} finds documents through deleted ones" if self.compare_with != "kept"
-            else f"with shards = {self.shards} other shards have ids of deleted documents" if self.shards > 1
+        needs = (
+            f"compare_with = 'kept': {self.compare_with!r} finds documents through deleted ones"
+            if self.compare_with != "kept"
+            else f"keep = 'first' or one shard: with keep = {self.keep!r} and shards = {self.shards} other shards have "
+            "ids of superseded documents"
+            if self.superseded_late
             else None
-        )  # fmt: skip
-        if reason is not None:
+        )
+        if needs is not None:
             raise ValueError(
-                f"erase_hours = {self.erase_hours:g}: on Kafka erasing needs compare_with = 'kept' and one shard, "
-                f"and {reason}; leave erase_hours out"
+                f"erase_hours = {self.erase_hours:g}: on Kafka erasing needs {needs}; leave erase_hours out"
             )
         return self
 

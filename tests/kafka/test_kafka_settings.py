@@ -122,12 +122,15 @@ def test_settings_that_erasing_allows() -> None:
     assert KafkaSettings().erase_hours is None and KafkaSettings(erase_hours=24).erase_hours == 24
     assert KafkaSettings(erase_hours=1).fingerprint == KafkaSettings().fingerprint
     assert KafkaSettings(erase_hours=1, window="7d").fingerprint == KafkaSettings(window="7d").fingerprint
+    assert KafkaSettings(erase_hours=1, shards=2).late and KafkaSettings(erase_hours=1, keep="longest").erase_hours == 1
     for given, why in (
-        ({"compare_with": "all"}, "compare_with = 'all' finds documents through deleted ones"),
-        ({"shards": 2}, "with shards = 2 other shards have ids of deleted documents"),
+        ({"compare_with": "all"}, "compare_with = 'kept': 'all' finds documents through deleted ones"),
+        (
+            {"shards": 2, "keep": "longest"},
+            "keep = 'first' or one shard: with keep = 'longest' and shards = 2 other shards have ids of superseded",
+        ),
     ):
-        said = refused(erase_hours=24, **given)
-        assert "erase_hours = 24: on Kafka erasing needs compare_with = 'kept' and one shard" in said and why in said
+        assert f"erase_hours = 24: on Kafka erasing needs {why}" in refused(erase_hours=24, **given)
 
 
 def test_settings_that_a_window_allows() -> None:

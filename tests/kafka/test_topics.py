@@ -87,9 +87,12 @@ def test_erased_bytes_leave_changelogs_in_time(
     given: dict[str, Any], segment: int | None, compaction: int | None
 ) -> None:
     """Minutes for which a segment file lasts, and after which a record is compacted."""
-    specs = {spec.name.partition(".")[2]: spec.configs for spec in wanted(KafkaSettings(groups=True, **given))}
+    settings = KafkaSettings(groups=True, shards=2, **given)
+    specs = {spec.name.partition(".")[2]: spec.configs for spec in wanted(settings)}
     minutes = {str(60_000 * n): n for n in (segment, compaction) if n is not None}
     assert minutes.get(specs["match-shards-changelog"].get("segment.ms", "")) == segment
+    decisions = specs["decisions"].get("segment.ms", "")
+    assert minutes.get(decisions) == (segment if "erase_hours" in given else None)
     assert minutes.get(specs["group-changelog"].get("max.compaction.lag.ms", "")) == compaction
 
 

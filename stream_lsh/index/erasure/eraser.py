@@ -180,6 +180,10 @@ class Erasing:
         if self._deletes_entries:  # otherwise they wait for the next `forget`
             self._added, self._front = (min((name, *facts)) for name in (self._added, self._front))
 
+    def rewrite(self, spans: Sequence[Range]) -> None:
+        """Older values of these ranges of keys have to leave the disk: the next sweep rewrites them."""
+        self._spans = list(joined([*self._spans, *spans]))
+
     @property
     def since(self) -> int | None:
         """When the latest of the versions that are being erased was deleted, in seconds since 1970; None if none is."""

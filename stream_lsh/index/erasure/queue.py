@@ -102,6 +102,12 @@ def facts_of(
         yield f"{QUEUE_NAMES}{due:012d}/{shard}/{part[-1, 2]}/{part[0, 0]}", [now, *part.T.tolist()]
 
 
+def nothing_left(shard: int, there: int, now: int, after: int) -> dict[str, Any]:
+    """The entry of a shard that has no version of a deleted id, though its changelog has the id. there, now, after: as
+    in `Place` and `facts_of`."""
+    return {f"{QUEUE_NAMES}{now + after:012d}/{shard}/{there}/-": [now, *([] for _ in range(6))]}
+
+
 def place_of(name: str) -> Place:
     """The entry with this name."""
     due, shard, there, _ = name.removeprefix(QUEUE_NAMES).split("/")

@@ -1,4 +1,4 @@
-"""The rows that were dropped for deleted versions, from which erasing removes the versions' ids."""
+"""The rows that were dropped for deleted versions, and with which erasing removes the versions' ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stream_lsh.index.kernel.row_access import word
 from stream_lsh.index.kernel.work import NOTHING
 from stream_lsh.index.postings.bucket import FOLLOWERS, REPRESENTATIVES, earliest, key_behind, probe
 from stream_lsh.index.postings.memtable import find
-from stream_lsh.index.rows.layout import DROPPED, FLAGS, GROUP, ID, OF, SIMILARITY, SUPERSEDES
+from stream_lsh.index.rows.layout import DROPPED, FLAGS, GROUP, ID, OF, REPRESENTATIVE, SIMILARITY, SUPERSEDES
 
 _ONE = np.int64(1)
 _FEW = np.int64(16)  # members to read at first: few are dropped for most versions
@@ -85,3 +85,25 @@ def _next_begin(dropped_at, group, end, rows, runs, memory, hits, room, found): 
             high = middle
         middle = (low + high) >> 1
     return NOTHING, steps
+
+
+@njit(allocates=True)
+def represented_since(members, groups, rows, runs, memory):  # type: ignore[no-untyped-def]
+    """Whether the groups of these rows have newer representative rows: bool[n]. members, groups: int64[n]."""
+    hits, room, found = (
+        np.zeros((1, (len(runs) + 63) >> 6), np.uint64),
+        np.empty(512, np.uint64),
+        np.empty(1, np.int64),
+    )
+    out = np.zeros(len(members), np.bool_)
+    for k in range(len(members)):
+        group, row, there = np.uint64(groups[k]), members[k], _ONE
+        key = key_behind(group, REPRESENTATIVES)
+        probe(key, runs, hits)
+        slot = find(memory, key)
+        while there and not out[k]:  # more than once if another group has the same key by chance
+            there = earliest(key, slot, hits, runs, memory, row + _ONE, _ONE, room, found)
+            if there:
+                row = found[0]
+                out[k] = word(rows, row, GROUP) == group and word(rows, row, FLAGS) & np.uint64(REPRESENTATIVE)
+    return out

@@ -232,12 +232,15 @@ class Store:
 
     def rewrite(self, spans: Iterable[Range]) -> None:
         """The same for ranges of keys, each of one column family."""
+        whole = set[str]()
         with as_errors(state_error, self.path):
             for begin, end in spans:
                 name = self._family_of(begin)
-                if (family := self._families.get(name)) is None:
+                if (family := self._families.get(name)) is None or name in whole:
                     continue
-                if self._is_joint(name):  # values are in blob files, which RocksDB rewrites only all together
+                # Values are in blob files, which RocksDB rewrites only all together.
+                if self._is_joint(name) or begin.startswith(DECISIONS):
+                    whole.add(name)
                     begin, end = b"", b"\xff"
                     family.set_options(REWRITE_BLOBS)
                 family.compact_range(begin, end, anew())
@@ -412,8 +415,12 @@ class Store:
 
 
 def joined(spans: Iterable[Range]) -> Iterator[Range]:
-    """Merge neighbouring ranges, so that each kind has at most _SPANS."""
-    for _, theirs in groupby(sorted(set(spans)), key=lambda span: span[0][:1]):
+    """Merge neighbouring ranges, so that each kind has at most _SPANS, those of a segment's decisions each segment."""
+
+    def kind(span: Range) -> bytes:
+        return span[0][: -_ROW_BYTES if span[0].startswith(DECISIONS) else 1]
+
+    for _, theirs in groupby(sorted(set(spans)), key=kind):
         some = list(theirs)
         for at in range(0, len(some), size := -(-len(some) // _SPANS)):
             part = some[at : at + size]

@@ -16,7 +16,7 @@ from stream_lsh.index.rows.layout import ERASED, FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape, blank, unpacked
 from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, listed
 from stream_lsh.index.segments.segment import folder_of
-from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, ROWS, TEXTS, Store, name_key, parts_of
+from stream_lsh.index.store.rocksdb import DECISIONS, ERASED_ROWS, IDS, ROWS, TEXTS, Store, name_key, parts_of
 from stream_lsh.wire.bases import Base
 
 Line = Mapping[str, Any]
@@ -31,7 +31,7 @@ def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], 
     """
     shard, values, blanks = base.shard, dict[bytes, bytes](), defaultdict[int, list[NDArray[np.int64]]](list)
     for key, value in base.values.items():
-        if key[:1] in (IDS, TEXTS, ERASED_ROWS):
+        if key[:1] in (IDS, TEXTS, ERASED_ROWS, DECISIONS):
             values[key] = value
         elif key[:1] == ROWS:
             _, _, number, first = parts_of(key)
@@ -81,7 +81,7 @@ def purge(store: Store, keys: Iterable[bytes]) -> None:
 
 def _page_of(key: bytes) -> tuple[bytes, int, int]:
     kind, _, segment, row = parts_of(key)
-    return kind, segment, row // PAGE
+    return kind, segment, 0 if kind == DECISIONS else row // PAGE  # decisions are rewritten with their whole segment
 
 
 @contextmanager

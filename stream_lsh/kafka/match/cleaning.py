@@ -25,6 +25,7 @@ from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import DECISIONS, ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
+from stream_lsh.kafka.match.decision_names import DecisionNames
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.kafka.match.volume import BEGIN_SHARE, PACE, Volume, weights
@@ -42,6 +43,7 @@ class Cleaning:
 
     Args:
         key: of the index.
+        names: None: the shard has no decisions.
         every: seconds between the starts of two cycles in which versions are due. None: no time counts.
         limit: bytes of the changelog below which its size does not count. None: it never does.
         volume: of the changelog.
@@ -51,12 +53,14 @@ class Cleaning:
 
     def __init__(
         self, store: Store, shard: Shard, key: bytes, answers: KeptAnswers, erasing: Erasing, cycle: Cycle,
-        every: int | None, limit: int | None, volume: Volume, forgetting: Forgetting | None,
-        unfinished: tuple[Mark, int] | None,
+        names: DecisionNames | None, every: int | None, limit: int | None, volume: Volume,
+        forgetting: Forgetting | None, unfinished: tuple[Mark, int] | None,
     ) -> None:  # fmt: skip
         self._store = store
         self._forgetting = forgetting
         self._shard = shard
+        self._names = names
+        self._named = False  # whether the ids in decisions are erased for the next snapshot
         self._key = key
         self._answers = answers
         self._erasing = erasing
@@ -138,6 +142,11 @@ class Cleaning:
             if self._before is None:
                 return None
             self._store.write({}, self._answers.forget(self._answered))
+        if self._names is not None and not self._named:
+            self._named = self._names.step()
+            if not self._named:
+                return None
+            self._erasing.rewrite(self._names.take())
         if not self._erasing.step(_ALWAYS, self._before):
             return None
         self._at, self._debt = int(now), 0
@@ -258,4 +267,4 @@ class Cleaning:
         self._erasing.forget([place.name for place in places(self._store) if place.there < self._before])
         self._waiting = None
         self._cycle.at = self._at
-        self._before = self._records = None
+        self._before, self._records, self._named = None, None, False

@@ -21,7 +21,7 @@ from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
 from stream_lsh.index.batch import Shingles, parts
 from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.erasure.eraser import Erasing, left_by
-from stream_lsh.index.erasure.queue import latest_deletion
+from stream_lsh.index.erasure.queue import latest_deletion, nothing_left
 from stream_lsh.index.evidence import explained
 from stream_lsh.index.kernel.work import Results
 from stream_lsh.index.matches import Matches, shortlist
@@ -39,6 +39,7 @@ from stream_lsh.index.store.rocksdb import DELETED_MARKS, name_key
 from stream_lsh.kafka.match.attempts import Attempts
 from stream_lsh.kafka.match.cleaning import Cleaning
 from stream_lsh.kafka.match.copy import Copy
+from stream_lsh.kafka.match.decision_names import DecisionNames
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import missing
 from stream_lsh.settings.model import Settings
@@ -141,8 +142,9 @@ class Replica(Copy):
                 deletes_entries=False,
             )  # fmt: skip
             limit = None if self.store.joint else self._limit
+            names = DecisionNames(self.store, shard) if shard.limits.late else None
             self._cleaning = Cleaning(
-                self.store, shard, key, self._answers, erasing, self.cycle, self._erase_after, limit,
+                self.store, shard, key, self._answers, erasing, self.cycle, names, self._erase_after, limit,
                 self.volume, self.forgetting, self.cycle.unfinished(self.began),
             )  # fmt: skip
             self._appended = max(self.now, latest_deletion(self.store, self._appended))
@@ -267,7 +269,7 @@ class Replica(Copy):
         shingled = {i: why for i, why in batch.rejected.items() if i not in frame.source.rejected}
         for i, why in {**shingled, **left_out}.items():
             step.leave_out(i, why)
-        forgetting, expired, seen = self.forgetting, dict[int, list[Segment]](), None
+        forgetting, expired, seen, named = self.forgetting, dict[int, list[Segment]](), None, batch.documents.deletes
         if forgetting is None:
             segments = places // self.settings.documents_of_a_segment
         else:
@@ -276,7 +278,8 @@ class Replica(Copy):
             values.update(shard.pending())  # `begin` flushes these into files, but standbys need the values
             groups, superseded = NO_NUMBERS, NO_NUMBERS
             if block:
-                groups, superseded = self._enter(shard, int(places[start]) // block, sequenced)
+                groups, superseded, chosen = self._enter(shard, int(places[start]) // block, sequenced)
+                named = named or chosen
             shard.begin(segment)
             # A block begins with a document that counts. Rows before it in the frame leave no trace.
             begin = start if sequenced.accepted is None else start + int(np.argmax(sequenced.accepted[start:stop]))
@@ -294,6 +297,8 @@ class Replica(Copy):
         waits: dict[str, Any] = {}
         if self._erases:
             waits = left_by(shard, sequenced.appended // 1000, self._erase_after or 0)
+        if block and named and not waits and self._erase_after is not None:
+            waits = nothing_left(self.number, shard.count, sequenced.appended // 1000, self._erase_after)
         local, passed = shard.take()
         local |= self._places.take()
         values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DELETED_MARKS)))
@@ -335,22 +340,24 @@ class Replica(Copy):
 
     def _enter(
         self, shard: Shard, block: int, sequenced: Sequenced
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], bool]:  # fmt: skip
         """Enter the block of the next document. At the start of a block, first apply the decisions that the frame
-        contains. Returns the groups that need new representatives, and the rows that were superseded.
+        contains. Returns the groups that need new representatives, the rows that were superseded, and whether new
+        representatives were chosen: from here on, no verdict repeats the ids of those before them.
 
         Raises:
             FormatError: a block begins, but the frame has no decisions.
         """
-        groups, superseded = NO_NUMBERS, NO_NUMBERS
+        groups, superseded, chosen = NO_NUMBERS, NO_NUMBERS, False
         if block > shard.late.block and block > 1:
             if not len(sequenced.decisions):
                 raise FormatError("a sequenced frame is damaged: a block begins in it, and it has no decisions")
             decided = Decisions.decode(sequenced.decisions, self.settings)
             shard.tell(decided.states, decided.names, decided.representatives.seq)
             groups, superseded = decided.deleted[:, 1].copy(), rows_superseded(decided.superseded, self.number)
+            chosen = len(decided.representatives) > 0
         shard.enter(block)
-        return groups, superseded
+        return groups, superseded, chosen
 
     def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard, shingles: Shingles) -> Reply:
         rows = np.concatenate((matches.removed[matches.removed[:, 2] >= 0, 2:4], matches.representatives[:, 2:]))

@@ -1,23 +1,28 @@
-"""Erasing with several shards."""
+"""Erasing with several shards: what others have of a deleted document leaves their folders and changelogs, too."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 from numpy.typing import NDArray
+from support.contents import contents, unpacked_from
 from support.kafka import match_play
-from support.kafka.cleaning_play import Changelog, Owner
+from support.kafka.cleaning_play import Changelog, Owner, followed
 from support.kafka.pipe import BLOCK, of_shard
 from support.kafka.replica_play import UPDATES, settings_of
 
 from stream_lsh.documents.document import Document
+from stream_lsh.embedded.information import information
 from stream_lsh.index.batch import owners
 from stream_lsh.index.rows.layout import ERASED, FLAGS, REPRESENTATIVE
 from stream_lsh.kafka.match import cleaning
+from stream_lsh.wire.bases import BEGINS, ENDS
 
 SETTINGS = settings_of(**UPDATES, shards=2, decision_lag=2 * BLOCK)
 TEXT = "a b c d e f g h i j"
+COPIES = 40
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +51,46 @@ def representatives_of(owner: Owner) -> NDArray[np.int64]:
     return flags[flags & REPRESENTATIVE != 0]
 
 
+def left(needle: str, log: Changelog, *folders: Path) -> list[str]:
+    """Where a string can be read."""
+    data = {"changelog": unpacked_from(log.left)} | {folder.name: contents(folder) for folder in folders}
+    return [name for name, found in data.items() if any(needle.encode() in each for each in found)]
+
+
+def test_ids_that_rows_were_dropped_for_are_erased_in_all_shards(tmp_path: Path) -> None:
+    """Not before the shard knows that no verdict repeats them. A standby erases them as it reads."""
+    (kept, live), copies = ids_in(0, 2), ids_in(1, 2 * COPIES)
+    documents = [Document(id, TEXT, time=1 + i) for i, id in enumerate((kept, *copies[:COPIES]))]
+    again = documents[1]
+    documents += [Document(id, "k l m n o p q r", time=100 + i) for i, id in enumerate((live, *copies[COPIES:]))]
+    documents += [*others(0, 3), Document(kept, time=10**5, deleted=True), *others(1000, 3), again]
+    known = len(documents)
+    documents += [*others(2000, 3), again, *others(3000, 4)]
+    data, wanted = of_shard(SETTINGS, match_play.frames(SETTINGS, documents, 16), tmp_path, documents)
+    log, folders = Changelog(), [tmp_path / name for name in ("owner", "standby", "newest")]
+    owner = Owner(SETTINGS, folders[0], log, shard=1)
+    for number in range(known // 16):
+        assert owner.match(data[number]) == wanted[number]
+    owner.cycle()
+    standby = followed(SETTINGS, folders[1], log, shard=1)
+    assert left(kept, log, *folders[:2]) == ["changelog", "owner", "standby"]
+    for number in range(known // 16, len(data)):
+        assert owner.match(data[number]) == wanted[number]
+    owner.cycle()
+    assert standby.changelog_offset is not None
+    standby.apply(list(enumerate(log.values))[standby.changelog_offset + 1 :])
+    newest = followed(SETTINGS, folders[2], log, shard=1)
+    assert left(kept, log, *folders) == []
+    assert left(copies[1], log, *folders) == ["changelog", "owner", "standby", "newest"]
+    (representative,) = representatives_of(owner)
+    assert not representative & ERASED  # it was chosen, and its document is live
+    for replica in (owner.replica, standby, newest):
+        replica.activate()
+        replica.close()
+        facts: Any = information(replica.folder, check=True)
+        assert facts["health"]["problems"] == []
+
+
 def test_representative_rows_that_were_not_chosen_are_erased(tmp_path: Path) -> None:
     """An older document of the other shard was. And those whose documents are deleted while they are provisional."""
     (kept, second), (copy, third) = ids_in(0, 2), ids_in(1, 2)
@@ -61,4 +106,20 @@ def test_representative_rows_that_were_not_chosen_are_erased(tmp_path: Path) -> 
     owner.cycle()
     representatives = representatives_of(owner)
     assert len(representatives) == 2 and (representatives & ERASED != 0).all()
+    owner.replica.close()
+
+
+def test_a_deletion_in_another_shard_begins_a_snapshot(tmp_path: Path) -> None:
+    """The replies of this shard have the ids of all documents of their frames."""
+    (gone,) = ids_in(0, 1)
+    documents = [Document(gone, TEXT, time=1), *others(0, 2), Document(gone, time=10**5, deleted=True), *others(500, 3)]
+    data, wanted = of_shard(SETTINGS, match_play.frames(SETTINGS, documents, 1), tmp_path, documents)
+    log = Changelog()
+    owner = Owner(SETTINGS, tmp_path / "owner", log, shard=1)
+    assert [owner.match(frame) for frame in data] == wanted
+    assert left(gone, log, tmp_path / "owner") == ["changelog", "owner"]
+    sent = owner.cycle()
+    assert [mark.part for mark in (sent[0], sent[-1])] == [BEGINS, ENDS]
+    assert left(gone, log, tmp_path / "owner") == []
+    assert owner.clean(20) == []  # nothing else is due
     owner.replica.close()

@@ -77,6 +77,81 @@ async def test_what_is_deleted_leaves_folders_and_changelog(world: World, cluste
     pipeline.check()
 
 
+FAMILIES, COPIES = 12, 3
+
+
+def family(i: int, copy: int) -> dict[str, object]:
+    return {"id": f"name-{i}-{copy}-", "text": " ".join(f"f{i}x{k}" for k in range(12))}
+
+
+def feed_of_families() -> tuple[list[Record], list[bytes]]:
+    """Copies of texts, of which the kept one or another one is deleted, and a second one when that has represented its
+    group; texts of their own, which are deleted. Copies come again all the time. Also what has to be nowhere then."""
+    alone = [{"id": f"alone-{i}-", "text": " ".join(f"a{i}x{k}" for k in range(12))} for i in range(FAMILIES)]
+    first = [family(i, copy) for copy in range(COPIES) for i in range(FAMILIES)]
+    gone: list[object] = [document["id"] for document in alone]
+    gone += [family(i, int(i % 3 == 2))["id"] for i in range(FAMILIES)]
+    later = [family(i, 1)["id"] for i in range(0, FAMILIES, 3)]
+    found: list[dict[str, object]] = [*alone, *first, *({"id": id, "deleted": True} for id in gone)]
+    for number in range(200):
+        found.append({"id": number, "text": " ".join(f"{number}y{k}" for k in range(12))})
+        found += [family(number // 4 % FAMILIES, 2)] if number % 4 == 0 else []
+        found += [{"id": id, "deleted": True} for id in later] if number == 60 else []
+    needles = [str(id).encode() for id in (*gone, *later)] + [f"a{i}x0 ".encode() for i in range(FAMILIES)]
+    documents = [{**document, "ts": TIME + number * MINUTE // 10} for number, document in enumerate(found)]
+    return [Record(0, None, orjson.dumps(document)) for document in documents], needles
+
+
+@simulated(seeds=1, most=8)
+@pytest.mark.parametrize(("shards", "groups", "window"), [(2, True, None), (3, False, "20m")])
+async def test_what_is_deleted_is_nowhere_in_several_shards(
+    world: World, cluster: Cluster, shards: int, groups: bool, window: str | None
+) -> None:
+    """The ids of documents for which others were dropped are in the decisions and replies of all shards."""
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, on_conflict="update", deleted_field="deleted", erase_hours=0, standbys=1,
+        partitions=1, frame_documents=8, memtable_documents=32, segment_documents=120, time_field="ts", shards=shards,
+        decision_lag=16, groups=groups, window=window,
+    )  # fmt: skip
+    documents, needles = feed_of_families()
+
+    def left(*folders: Path) -> set[tuple[str, bytes]]:
+        """What can still be read in records that Kafka keeps, or in folders."""
+        data = {str(folder): contents(folder) for folder in folders}
+        for topic in pipeline.cluster.topics:
+            if topic.startswith("sim."):
+                logs = cluster.topics[topic].logs
+                data[topic] = unpacked_from(record.value or b"" for log in logs for record in log.committed())
+        return {(name, each) for name, found in data.items() for each in needles if any(each in one for one in found)}
+
+    async def erased(but: set[str], *folders: Path) -> None:
+        end = world.seconds + 300
+        while found := {(name, each) for name, each in left(*folders) if name not in but}:
+            assert world.seconds < end, sorted(found)
+            await asyncio.sleep(1)
+
+    await pipeline.create_topics()
+    kept = [topic.logs for topic in cluster.topics.values() if topic.logs[0].config["retention.ms"] != "-1"]
+    expiring = {name for name, topic in cluster.topics.items() if topic.logs in kept}
+    others = pipeline.start(*(role for role in pipeline.settings.roles if role != "match"))
+    owner, standby = pipeline.start("match"), pipeline.start("match")
+    await pipeline.feed(documents, 50)
+    await pipeline.finish([others, owner, standby], 300)
+    await erased({*expiring, pipeline.topics.groups, pipeline.topics.group_changelog}, owner.folder, standby.folder)
+    owner.process.kill()
+    newest = pipeline.start("match")
+    await pipeline.feed(documents[-20:], 50)
+    await pipeline.finish([others, standby, newest], 300)
+    pipeline.check()
+    await pipeline.stop(standby, newest)
+    for log in (log for logs in kept for log in logs):
+        log.config["retention.ms"] = "0"
+    await asyncio.sleep(1)
+    cluster.clean(active=True)
+    # The last event of a group has the id of its representative.
+    await erased({pipeline.topics.groups}, others.folder, standby.folder, newest.folder)
+
+
 def with_copies(part: int) -> list[Record]:
     """Each document of a part with two copies. Of the part before, every third document and a copy of each of the
     others are deleted: kept ones, representatives and dropped ones."""
