@@ -33,7 +33,7 @@ pytestmark = pytest.mark.long
 
 
 VARIANTS: list[tuple[str | None, int, str, tuple[str, ...]]] = [
-    (None, 2, "kept", ("updates", "window", "groups")),
+    (None, 2, "kept", ("updates", "window", "groups", "erase")),
     ("tf-idf", 1, "kept", ("updates", "groups")),
     (None, SHARDS, "all", ("updates", "window")),
     ("levenshtein", 2, "kept", ("updates",)),

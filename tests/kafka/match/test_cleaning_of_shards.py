@@ -1,5 +1,7 @@
 """Erasing with several shards: what others have of a deleted document leaves their folders and changelogs, too."""
 
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ from support.contents import contents, unpacked_from
 from support.kafka import match_play
 from support.kafka.cleaning_play import Changelog, Owner, followed
 from support.kafka.pipe import BLOCK, of_shard
-from support.kafka.replica_play import UPDATES, settings_of
+from support.kafka.replica_play import STEP, UPDATES, WORDS, settings_of
+from support.long_form import rotating
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.index.batch import owners
+from stream_lsh.index.erasure.queue import places
 from stream_lsh.index.rows.layout import ERASED, FLAGS, REPRESENTATIVE
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.wire.bases import BEGINS, ENDS
@@ -113,7 +117,7 @@ def test_a_deletion_in_another_shard_begins_a_snapshot(tmp_path: Path) -> None:
     """The replies of this shard have the ids of all documents of their frames."""
     (gone,) = ids_in(0, 1)
     documents = [Document(gone, TEXT, time=1), *others(0, 2), Document(gone, time=10**5, deleted=True), *others(500, 3)]
-    data, wanted = of_shard(SETTINGS, match_play.frames(SETTINGS, documents, 1), tmp_path, documents)
+    data, wanted = of_shard(SETTINGS, match_play.frames(SETTINGS, documents, 3), tmp_path, documents)
     log = Changelog()
     owner = Owner(SETTINGS, tmp_path / "owner", log, shard=1)
     assert [owner.match(frame) for frame in data] == wanted
@@ -123,3 +127,45 @@ def test_a_deletion_in_another_shard_begins_a_snapshot(tmp_path: Path) -> None:
     assert left(gone, log, tmp_path / "owner") == []
     assert owner.clean(20) == []  # nothing else is due
     owner.replica.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", rotating(range(12), 2))
+def test_deleted_ids_are_nowhere_in_random_histories(tmp_path: Path, seed: int) -> None:
+    """Copies, updates, deletions, documents that come again; cleanings at any time, and owners that are closed. All
+    replies are as without erasing."""
+    chance, known, documents = random.Random(seed), dict[str, str](), list[Document]()
+    settings = settings_of(**UPDATES, shards=chance.choice((2, 3)), decision_lag=2 * BLOCK)
+    texts = [" ".join(chance.sample(WORDS, 12)) for _ in range(12)]
+    for number in range(800):
+        time, what, id = 10**12 + number * STEP, chance.random(), chance.choice([*known, "never-"])
+        if what < 0.2:
+            known.pop(id, None)
+            documents.append(Document(id, time=time, deleted=True))
+            continue
+        id = id if what < 0.45 and id in known else f"name-{number}-"
+        if what > 0.35 or id not in known:
+            known[id] = " ".join((chance.choice(texts), *chance.sample(WORDS, chance.choice((0, 1)))))
+        documents.append(Document(id, known[id], time=time))
+    documents += [
+        replace(each, time=10**12 + (800 + i) * STEP) for i, each in enumerate(others(0, 8 * settings.shards))
+    ]
+    gone = {id for each in documents if each.deleted and (id := str(each.id)) not in known}
+    data, wanted = of_shard(settings, match_play.frames(settings, documents, 31), tmp_path, documents)
+    log, folders, shard = Changelog(), [tmp_path / name for name in ("owner", "standby", "newest")], settings.shards - 1
+    owner = Owner(settings, folders[0], log, shard=shard)
+    for number, frame in enumerate(data):
+        assert owner.match(frame) == wanted[number]
+        owner.clean(chance.choice((0, 1, 1, 9)))
+        if number == len(data) // 2:
+            followed(settings, folders[1], log, shard=shard).close()
+        elif chance.random() < 0.05:
+            owner.replica.close()
+            owner = Owner(settings, folders[0], log, shard=shard)
+    while any(place.there < owner.replica.shard.late.first for place in places(owner.replica.store)):
+        owner.clean(50)
+    owner.replica.close()
+    for folder in folders[1:]:
+        followed(settings, folder, log, shard=shard).close()
+    found = b"".join([*unpacked_from(log.left), *(each for folder in folders for each in contents(folder))])
+    assert len(gone) > 50 and {id for id in gone if id.encode() in found} == set()
