@@ -25,7 +25,8 @@ QUICK = {
 }  # fmt: skip
 TIME, STEP = 10**12, 6000  # ms
 EXPIRING, OF_GROUPS = {"signatures", "frames", "matches"}, {"memberships"}
-CHANGELOGS = {"changelog": {}, "group_changelog": {"max_compaction_lag_ms": "1000"}}
+CHANGELOGS = {"changelog": {}, "decisions": {}, "group_changelog": {"max_compaction_lag_ms": "1000"}}
+SEVERAL = {"shards": 2, "decision_lag": 16, "compare_with": "kept"}
 NAME, VICTIM = "victim-", b"victim-"
 
 
@@ -50,11 +51,13 @@ async def alter(pipeline: Pipeline, *names: str, **given: str) -> None:
             await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, specs[topic] | more)])
 
 
-@pytest.mark.parametrize("given", [{"window": "2h", "groups": True}, *rotating([{}], 1)])
+@pytest.mark.parametrize("given", [{"window": "2h", "groups": True}, *rotating([{}, SEVERAL], 1)])
 def test_what_is_deleted_leaves_the_segment_files(tmp_path: Path, prefix: str, given: dict[str, Any]) -> None:
-    """Those of a changelog by a snapshot or by compaction, and those of the other topics by retention."""
+    """Those of a changelog by a snapshot or by compaction, those of decisions by what follows them, and those of the
+    other topics by retention."""
     expiring = EXPIRING | (OF_GROUPS if "groups" in given else set())
-    changelogs = {"changelog", "group_changelog"} if "groups" in given else {"changelog"}
+    changelogs = {"changelog"} | ({"group_changelog"} if "groups" in given else set())
+    changelogs |= {"decisions"} if "shards" in given else set()
     with (
         local_broker(tmp_path / "broker", properties=QUICK, brief=True) as broker,
         Pipeline(
@@ -70,15 +73,19 @@ def test_what_is_deleted_leaves_the_segment_files(tmp_path: Path, prefix: str, g
         def left() -> set[str]:
             """The topics that have an id of the deleted documents in files, and `folder` for the worker's folder."""
             topics = expiring | changelogs
-            folders = {name: next(broker.folder.rglob(f"{getattr(pipeline.topics, name)}-0")) for name in topics}
-            folders["folder"] = pipeline.data(worker)
-            return {name for name, folder in folders.items() if any(VICTIM in each for each in contents(folder))}
+            folders = {name: [*broker.folder.rglob(f"{getattr(pipeline.topics, name)}-?")] for name in topics}
+            folders["folder"] = [pipeline.data(worker)]
+            return {
+                name
+                for name, found in folders.items()
+                if any(VICTIM in each for folder in found for each in contents(folder))
+            }
 
         def erased() -> bool:
-            """Send one more document, with which a segment file can end."""
+            """Send more documents, with which a segment file can end."""
             nonlocal number
-            number += 1
-            pipeline.produce(records(number, number + 1))
+            number += 8
+            pipeline.produce(records(number, number + 8))
             pipeline.finish()
             return left() <= expiring
 
