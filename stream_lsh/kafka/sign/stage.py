@@ -165,7 +165,9 @@ class SignStage(Stage):
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
         for partition, place in places.items():
-            if place.first != CONTINUES:
+            if place.first == CONTINUES:  # also a position that was set by hand
+                self._unaccepted.committed(partition, place.position)
+            else:
                 # The start is committed before there are documents: they may be deleted before they are read.
                 self._pending.add(Chunk(partition, (), place.position, place.position, place.first))
         if self.settings.window is not None:
