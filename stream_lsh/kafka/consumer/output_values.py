@@ -32,6 +32,7 @@ T = TypeVar("T")
 log = logging.getLogger("stream_lsh.kafka.output_values")
 
 BLOCKING_BYTES = 64 << 10  # bytes of values that are converted in the event loop, in some 4 ms; more in a thread
+LATER_SECONDS = 0.2, 1.0  # after which a schema that the registry does not have is asked for again
 
 
 class OutputValues:
@@ -107,20 +108,28 @@ class OutputValues:
             return records
         client = self._registry("an output in Avro")
         for head in sorted(head for head in heads - self._decoders.keys() if head not in self._unknown):
-            try:
-                found = await self._waiting(partial(client.schema, int.from_bytes(head)), stop)
-            except Unknown:
-                self._unknown.add(head)
-                continue
-            self._decoders[head] = None
-            if found.get("schemaType", "AVRO") == "AVRO":
-                try:
-                    self._decoders[head] = Decoder(found["schema"])
-                except ValueError as error:
-                    log.warning("schema %d: %s", int.from_bytes(head), error)
+            await self._learn(head, client, stop)
         if _few(record.value for record in records):
             return [self._read(record) for record in records]
         return await asyncio.to_thread(lambda: [self._read(record) for record in records])
+
+    async def _learn(self, head: bytes, client: Client, stop: asyncio.Event | None) -> None:
+        """Get the schema of values with this head. A registry of several nodes may have it a moment later."""
+        for pause in (*LATER_SECONDS, None):
+            try:
+                found = await self._waiting(partial(client.schema, int.from_bytes(head)), stop)
+                break
+            except Unknown:
+                if pause is None:
+                    self._unknown.add(head)
+                    return
+                await asyncio.sleep(pause)
+        self._decoders[head] = None
+        if found.get("schemaType", "AVRO") == "AVRO":
+            try:
+                self._decoders[head] = Decoder(found["schema"])
+            except ValueError as error:
+                log.warning("schema %d: %s", int.from_bytes(head), error)
 
     async def read_once(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
         """As `read`, for a command.
