@@ -305,8 +305,9 @@ async def test_a_service_reads_outputs_in_avro(
             await reading
     registry.asked[verdicts] = -2
     ring, reader = served(pipeline.settings)
-    while registry.asked[verdicts] < 0:
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(10):
+        while registry.asked[verdicts] < 0:
+            await asyncio.sleep(0.1)
     registry.subjects = written
     await until_served(ring, reader, events(*OUTPUTS))
     reader.cancel()
