@@ -182,9 +182,9 @@ def _print_feed(documents: int, seed: int, stories: bool) -> None:
 
 
 def _new_folder(keep: Path) -> Path:
-    if keep.exists() and any(keep.iterdir()):
-        raise UsageError(f"--keep {keep}: the folder is not empty; name a new one")
     try:
+        if keep.exists() and any(keep.iterdir()):
+            raise UsageError(f"--keep {keep}: the folder is not empty; name a new one")
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"--keep {keep}: {error.strerror}; name a folder that can be written") from None

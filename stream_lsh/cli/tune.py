@@ -84,8 +84,8 @@ def tune(
     **_: Any,
 ) -> None:
     settings = load_settings(context)
-    if write is not None and write.exists():
-        raise OutputError(f"--write {write}: this file exists; name a new one")
+    if write is not None:
+        _check_new(write)
     named = {flag: str(path) for flag, path in (("--plot", plot), ("--write", write)) if path is not None}
     check_outputs(named, inputs, read={"--config": config_of(context)})
     if settings.measure == "tf-idf":
@@ -159,13 +159,26 @@ def _tune_stories(
     click.echo("stream-lsh evaluate --measure tf-idf --labels FIELD")
 
 
+def _check_new(path: Path) -> None:
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise _refused(path, error) from None
+    if there:
+        raise OutputError(f"--write {path}: this file exists; name a new one")
+
+
+def _refused(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"--write {path}: {error.strerror}; name another file")
+
+
 def _write(settings: Settings, path: Path) -> None:
     """The settings as a TOML file that was not there."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in toml_lines(settings))
     except OSError as error:
-        raise OutputError(f"--write {path}: {error.strerror}; name another file") from None
+        raise _refused(path, error) from None
 
 
 def toml_lines(settings: Settings) -> Iterator[str]:

@@ -110,14 +110,14 @@ def restore(source: Path, folder: Path) -> Backup:
 
 def _part_of(destination: Path) -> Path:
     """An empty folder beside the destination, where it is made."""
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
-        raise UsageError(f"there is something in {destination}; name a folder that does not exist")
     part = destination.with_name(f".{destination.name}.part")
     try:
+        if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+            raise UsageError(f"there is something in {destination}; name a folder that does not exist")
         shutil.rmtree(part, ignore_errors=True)
         make_folder(part)
     except OSError as error:
-        raise OutputError(f"{part} cannot be made: {error.strerror}; {remedy(error)}") from None
+        raise OutputError(f"{destination} cannot be made: {error.strerror}; {remedy(error)}") from None
     return part
 
 

@@ -151,8 +151,11 @@ def check_inputs(arguments: Sequence[Argument]) -> None:
 
 
 def open_input(argument: Argument, fields: Fields) -> Input:
-    """The input that an argument of the command line means; nothing is read yet."""
-    opened = _open(argument, fields)
+    """The input that an argument of the command line means; nothing is read yet. Raises InputError."""
+    try:
+        opened = _open(argument, fields)
+    except OSError as error:
+        raise InputError(f"cannot read {argument}: {error.strerror}.") from None
     if fields.envelope is not None and type(opened) is not LineInput:
         raise InputError(f"{argument}: events (envelope = {fields.envelope}) are read of JSON lines only.")
     return opened

@@ -116,7 +116,7 @@ class FolderInput(Input):
             found = []
             try:
                 for folder, _, names in os.walk(self.name, onerror=_raise):
-                    if is_index(Path(folder)):
+                    if is_index(Path(folder), strict=False):
                         raise InputError(
                             f"the folder {self.name} contains the index {folder}, whose files are no documents: "
                             "move the index, or name the folders with the documents."
@@ -155,7 +155,7 @@ def index_at(path: Path) -> Path | None:
     path = path.resolve()
     for folder in (path, *path.parents):
         parts = path.relative_to(folder).parts
-        if is_index(folder) and (not parts or parts[0] in ("db", FOLDER)):
+        if is_index(folder, strict=False) and (not parts or parts[0] in ("db", FOLDER)):
             return folder
     return None
 

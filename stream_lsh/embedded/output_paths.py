@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
@@ -58,10 +57,7 @@ def _check_outside(option: str, path: str, folder: Path | None) -> None:
     if own is not None and option == "--dead-letters" and file == own / DEAD_LETTERS:
         return
     for place in (file, *file.parents):
-        there = place == own
-        with suppress(PermissionError):  # of a folder above, whose content is not ours to look at
-            there = there or is_index(place)
-        if there:
+        if place == own or is_index(place, strict=False):  # what is in a folder above may not be ours to look at
             raise UsageError(
                 f"{option} {path} is in the folder of an index, {place}, where it could overwrite the index: name a "
                 "file outside of it."

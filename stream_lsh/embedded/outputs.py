@@ -234,14 +234,18 @@ class Output:
 
 
 def check_free(path: str, overwrite: bool) -> None:
-    """Raise OutputError if a file has content that is to be kept."""
-    with contextlib.suppress(FileNotFoundError):
+    """Raise OutputError if a file has content that is to be kept, or cannot be looked at."""
+    try:
         status = Path(path).stat()
-        if stat.S_ISREG(status.st_mode) and status.st_size and not overwrite:
-            raise OutputError(
-                f"{path} is there already, with {status.st_size} bytes in it that are not from this index: "
-                "remove it, choose another name, or add --overwrite to replace it."
-            )
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise refused("create", path, error) from None
+    if stat.S_ISREG(status.st_mode) and status.st_size and not overwrite:
+        raise OutputError(
+            f"{path} is there already, with {status.st_size} bytes in it that are not from this index: "
+            "remove it, choose another name, or add --overwrite to replace it."
+        )
 
 
 def state_of(path: str) -> OutputState:

@@ -10,14 +10,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from stream_lsh.index.store.errors import refused
+
 PAGE = 4096
 _BLOCK = 1 << 20
 _MOST_FILES = 1 << 16
 
 
-def is_index(folder: Path) -> bool:
-    """Whether there is an index in a folder."""
-    return (folder / "db" / "CURRENT").exists()
+def is_index(folder: Path, *, strict: bool = True) -> bool:
+    """Whether there is an index in a folder. strict: raise StoreError if this user may not look; else there is none."""
+    try:
+        return (folder / "db" / "CURRENT").exists()
+    except OSError as error:
+        if not strict:
+            return False
+        raise refused(folder, error) from None
 
 
 def disk_bytes(folder: Path) -> int:
