@@ -118,7 +118,7 @@ def evaluate(
         true, notes = (
             _given(truth, collection, settings) if truth is not None else _exhaustive(collection, settings, quiet)
         )
-        found, seconds = _run(copied_settings(settings), copy, Path(folder) / "pairs.jsonl", collection, quiet)
+        found, seconds = _run(copied_settings(settings), copy, Path(folder) / "pairs.jsonl", quiet)
     inner = edges_of_distance(settings.curve) if settings.curve.by_distance else None
     figures = report(collection.compared, found, true, settings.curve, settings.least, inner)
     if as_json:
@@ -186,11 +186,11 @@ def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs
     return Pairs(given.first[kept], given.second[kept], true[kept]), notes
 
 
-def _run(settings: Settings, copy: Path, target: Path, collection: Collection, quiet: bool) -> tuple[Pairs, float]:
+def _run(settings: Settings, copy: Path, target: Path, quiet: bool) -> tuple[Pairs, float]:
     """The pairs that the engine reports for the copied documents, and the seconds it took."""
     import numpy as np
+    import orjson
 
-    from stream_lsh.documents.fields import id_text, output_object
     from stream_lsh.embedded.job import Job
     from stream_lsh.evaluation.exact import Pairs
 
@@ -199,13 +199,12 @@ def _run(settings: Settings, copy: Path, target: Path, collection: Collection, q
     with progress_display(quiet=quiet, writes_standard_output=False) as progress:
         job.run(progress)
     seconds = time.perf_counter() - began
-    places = {id: place for place, id in enumerate(collection.ids)}
     first, second, similarities = [], [], []
     with target.open("rb") as lines:
         for line in lines:
-            pair = output_object(line)
-            first.append(places[id_text(pair["older"])])
-            second.append(places[id_text(pair["newer"])])
+            pair = orjson.loads(line)
+            first.append(pair["older"])
+            second.append(pair["newer"])
             similarities.append(pair["similarity"])
     return Pairs(np.array(first, np.int64), np.array(second, np.int64), np.array(similarities, np.float64)), seconds
 

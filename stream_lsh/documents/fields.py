@@ -29,7 +29,7 @@ Envelope = Literal["debezium", "cloudevents"]
 LITERALS: dict[bool | None, bytes] = {None: b"null", True: b"true", False: b"false"}
 
 _ABSENT = object()
-_WIDE = re.compile(rb": ?-?[0-9]{19}")
+_WIDE = re.compile(rb":\s*-?[0-9]{19}")
 """A value of JSON that may be an integer beyond 64 bits."""
 
 
@@ -198,18 +198,37 @@ def output_object(line: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is no JSON, or no object.
     """
-    found = json.loads(line) if _WIDE.search(line) else loaded(line)
+    found = _any_json(line) if _WIDE.search(line) else loaded(line)
     if not isinstance(found, dict):
         raise ValueError("it is no object")
     return found
 
 
 def loaded(value: bytes) -> Any:
-    """A value of JSON that this program has written. Its texts may have lone surrogates, which orjson rejects."""
+    """A value of JSON that this program has written. Its texts may have lone surrogates, which orjson rejects.
+
+    Raises:
+        ValueError: it is no JSON, or nested deeper than Python reads.
+    """
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError:
+        return _any_json(value)
+
+
+def dumped(value: Any) -> bytes:
+    """A value as JSON for `loaded`. Lone surrogates stay escaped: a file name that is not UTF-8 has some."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _any_json(value: bytes) -> Any:
+    try:
         return json.loads(value)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def id_value(id: bytes) -> str | int | None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
+from stream_lsh.documents.fields import dumped
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.feed import Source
 from stream_lsh.embedded.inputs import Input
@@ -72,7 +72,7 @@ class LastChoice:
                 write_again(entries, inputs, journal, sink, check_signals)
             sink.finish()
             written = sink.checkpoint(True, now)
-            store.write({name_key(FINAL): orjson.dumps({**(store.named(FINAL) or {}), **written})})
+            store.write({name_key(FINAL): dumped({**(store.named(FINAL) or {}), **written})})
             sink.settle()
         finally:
             sink.close()

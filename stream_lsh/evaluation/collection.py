@@ -52,7 +52,7 @@ def collect(
     memory.
 
     `copy` gets the same documents as JSON lines for `copied_settings`, so that pipes and parts of a file can be
-    evaluated as well. Raises InputError.
+    evaluated as well. Their ids are the positions. Raises InputError.
     """
     collection = Collection()
     signer = signer_of(settings.signing)
@@ -83,7 +83,7 @@ def collect(
             apart = settings.measure == "jaccard"
             shingles.append(signed.shingles ^ np.repeat(scopes, sizes[-1]) if apart else signed.shingles)
             if copy is not None:
-                new = collection.ids[-len(texts) :]
+                new = range(len(collection) - len(texts), len(collection))
                 copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, scopes.tolist(), strict=True)))
         if full:
             break
@@ -121,12 +121,12 @@ def copied_settings(settings: Settings) -> Settings:
     return Settings(**{**settings.model_dump(), **changes})
 
 
-def _line(settings: Settings, id: bytes, text: bytes, scope: int) -> bytes:
+def _line(settings: Settings, position: int, text: bytes, scope: int) -> bytes:
     if settings.item is not None:
         value = text if settings.measure == "weighted-jaccard" else b'"%b"' % text  # it is JSON
-        return b'{"id": %b, "scope": %d, "%b": %b}\n' % (id, scope, settings.item.kind.encode(), value)
+        return b'{"id": %d, "scope": %d, "%b": %b}\n' % (position, scope, settings.item.kind.encode(), value)
     plain = text.decode("utf-8", "surrogatepass")
     if settings.set_field is None:
-        return b'{"id": %b, "scope": %d, "text": %b}\n' % (id, scope, json.dumps(plain).encode("ascii"))
+        return b'{"id": %d, "scope": %d, "text": %b}\n' % (position, scope, json.dumps(plain).encode("ascii"))
     # Elements with a separator inside were escaped when they were joined; they stay so, which keeps them different.
-    return b'{"id": %b, "scope": %d, "set": %b}\n' % (id, scope, json.dumps(plain.split("\x1f")).encode("ascii"))
+    return b'{"id": %d, "scope": %d, "set": %b}\n' % (position, scope, json.dumps(plain.split("\x1f")).encode("ascii"))

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
+from stream_lsh.documents.fields import dumped
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import DamagedError, StoreError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch, parts
@@ -295,7 +295,7 @@ class Index(IndexReader):
             facts = {**facts, "resolution": self._resolution.facts}
         values: dict[bytes, bytes | None] = {
             **more,
-            **{name_key(name): orjson.dumps(value) for name, value in facts.items()},
+            **{name_key(name): dumped(value) for name, value in facts.items()},
         }
         self._write(values, list(ranges), [shard.take() for shard in self.shards], written)
         if self._removal is not None:

@@ -22,9 +22,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import orjson
 from rocksdict import AccessType, Checkpoint, ColumnFamily, Options, Rdict, RdictIter, ReadOptions, WriteBatch
 
+from stream_lsh.documents.fields import loaded
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
 from stream_lsh.index.store.column_families import FACTS, REWRITE_BLOBS, SEGMENT, alone, anew
@@ -272,8 +272,8 @@ class Store:
         """The JSON value stored under a name, or None."""
         value = self.value(name_key(name))
         try:
-            return None if value is None else orjson.loads(value)
-        except orjson.JSONDecodeError:
+            return None if value is None else loaded(value)
+        except ValueError:
             raise DamagedError(
                 f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one"
             ) from None
@@ -287,8 +287,8 @@ class Store:
         """All JSON values whose names begin with `prefix`, by name, from the name `start` on."""
         try:
             for key, value in self.scan(name_key(prefix), name_key(start) if start else b""):
-                yield key[len(name_key("")) :].decode(), orjson.loads(value)
-        except orjson.JSONDecodeError as error:
+                yield key[len(name_key("")) :].decode(), loaded(value)
+        except ValueError as error:
             raise DamagedError(
                 f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup"
             ) from None
