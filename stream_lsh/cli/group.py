@@ -7,7 +7,7 @@ import importlib
 import os
 import re
 from collections.abc import Collection, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,8 @@ from stream_lsh.hashing import notice
 
 ALL = "stream_lsh.help_all"
 """Key of click's meta: all options are to be shown."""
+_MEASURE = "stream_lsh.measure"
+"""Key of click's meta: the value of --measure, also where --help precedes it."""
 OPTIONS = "Options"
 """The section of options without another one."""
 OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage
@@ -93,13 +95,13 @@ class Option(click.Option):
         self.defaults = defaults
 
     def shown(self, measure: str | None) -> bool:
-        """Whether `--help` shows it; with a measure that is named before it: what only some measures use."""
+        """Whether `--help` shows it; with a measure that is named, too: what only some measures use."""
         if measure is None:
             return self.common
         return measure in self.measures if self.measures is not None else self.name in ("measure", "help_all")
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        record, own = super().get_help_record(ctx), self.defaults.get(ctx.params.get("measure", ""))
+        record, own = super().get_help_record(ctx), self.defaults.get(ctx.meta.get(_MEASURE, ""))
         if record is None or own is None:
             return record
         return record[0], re.sub(r"\[[^\[]*\]$", f"[{own}]", record[1])
@@ -131,6 +133,12 @@ class Command(Exemplified):
                 )
             )  # fmt: skip
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(option.name == "measure" for option in self.params):
+            with suppress(click.UsageError):  # what follows raises it, too
+                ctx.meta[_MEASURE] = self.make_parser(ctx).parse_args(list(args))[0].get("measure", "")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         name_command(ctx)
         if ctx.params.get("quiet"):
@@ -149,7 +157,7 @@ class Command(Exemplified):
 
     def _measure(self, ctx: click.Context) -> str | None:
         """The measure whose options are asked for; None if no option is of it."""
-        measure: str | None = ctx.params.get("measure") if ALL not in ctx.meta else None
+        measure: str | None = ctx.meta.get(_MEASURE) if ALL not in ctx.meta else None
         known = {name for option in self.params if isinstance(option, Option) for name in option.measures or ()}
         return measure if measure in known else None
 

@@ -156,7 +156,6 @@ def setting(name: str, model: type[Settings] = Settings, default: Any = None) ->
     given: dict[str, Any] = {
         "common": name in SHOWN, "brief": SHOWN.get(name), "measures": None if len(users) == len(MEASURES) else users,
         "defaults": {measure: own[name] for measure, own in DEFAULTS.items() if name in own and default is None},
-        "is_eager": name == "measure",  # known when `--help` asks for it
     }  # fmt: skip
     help_text = (field.description or "") + ("; repeatable" if repeatable else "")
     if field.annotation is bool:

@@ -239,7 +239,7 @@ def values_of(within: Sequence[str]) -> dict[str, Any]:
 
 def check_least(least: float | None, settings: Settings, folder: Path) -> None:
     """Raise UsageError if an index does not look for so little similarity."""
-    if least is not None and least < settings.least:
+    if least is not None and not least >= settings.least:  # NaN, too
         raise UsageError(
             f"--threshold {least:g}: the index in {folder} looks for a similarity of {settings.least:g} or more; "
             "give that or more, or feed the documents into an index with a lower threshold"

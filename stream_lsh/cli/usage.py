@@ -11,7 +11,7 @@ from click.types import FloatParamType, IntParamType
 from stream_lsh.settings.errors import bounded, either, near
 
 # How click's messages begin that say which value is wrong: its exceptions have no field for it.
-_VALUE = re.compile(r"'?(.*?)'? is not (?:a valid|one of|in the range|')", re.DOTALL)
+_VALUE = re.compile(r"(?:(['\"])(?P<text>.*)\1|(?P<number>.*)) is not (?:a valid|one of|in the range|')", re.DOTALL)
 _PATH = re.compile(r"\w+ '(.*)' is (a file|a directory|not readable)\.", re.DOTALL)
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
 
@@ -60,9 +60,10 @@ def _refused(param: click.Parameter, message: str) -> str:
         return f"{name} {path[1]}: it is a {kind}; give a {other}"
     if allowed is None or value is None:
         return f"{name}: {message}"
-    meant = near(value[1], param.type.choices) if isinstance(param.type, click.Choice) else None
+    given = value["text"] or (value["number"] or repr("")).removesuffix(".0")
+    meant = near(given, param.type.choices) if isinstance(param.type, click.Choice) else None
     hint = "" if meant is None else f" (did you mean {meant}?)"
-    return f"{name} {value[1].removesuffix('.0') or repr('')}: give {allowed}{hint}"
+    return f"{name} {given}: give {allowed}{hint}"
 
 
 def _allowed(kind: click.ParamType) -> str | None:

@@ -78,6 +78,10 @@ def test_a_long_example_is_continued_before_an_option_or_a_pipe() -> None:
     assert folded(line, 38, 2) == '  stream-lsh query "one -- two" \\\n    --index index --top 5 | head\n'
 
 
+def test_help_before_the_measure_is_the_same() -> None:
+    assert shown("dedup", "--help", "--measure", "cosine") == shown("dedup", "--measure", "cosine", "--help")
+
+
 def test_help_with_an_unknown_measure_is_the_one_of_all() -> None:
     assert shown("dedup", "--measure", "foo", "--help") == shown("dedup", "--help")
 

@@ -1,6 +1,7 @@
 """A wrong command line: what is wrong, what is allowed, and what may be meant."""
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -18,6 +19,10 @@ LIMITED = click.Choice | IntParamType | FloatParamType
         ("groups abc --index i", "argument abc: give an integer of at least 0"),
         ("groups --index i --order larges", "give largest, newest or growing (did you mean largest?)"),
         ("query x --index i --threshold 7", "--threshold 7: give a number from 0 to 1"),
+        ("tune --sample 'a is not a valid b'", "--sample a is not a valid b: give an integer"),
+        ('tune --sample "it\'s"', "--sample it's: give an integer"),
+        ("tune --sample ''", "--sample '': give an integer"),
+        ("demo --documents 3.0", "--documents 3.0: give an integer from 40 to 200000"),
         ("tune --sample x", "--sample x: give an integer of at least 2"),
         ("serve --port 99999", "--port 99999: give an integer from 0 to 65535"),
         ("kafka produce x --rate 0", "--rate 0: give a number above 0"),
@@ -39,7 +44,7 @@ LIMITED = click.Choice | IntParamType | FloatParamType
     ],
 )
 def test_what_is_said_of_a_wrong_command_line(words: str, said: str) -> None:
-    result = commands.run(*words.split(), code=2)
+    result = commands.run(*shlex.split(words), code=2)
     assert said in result.stderr and result.stdout == ""
     assert result.stderr.startswith("stream-lsh: ")
     named = max((name for name in map(" ".join, ALL) if f"{words} ".startswith(f"{name} ")), key=len, default="")
