@@ -226,7 +226,7 @@ def dumped(value: Any) -> bytes:
 
 def _any_json(value: bytes) -> Any:
     try:
-        return json.loads(value)
+        return json.loads(value.decode())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -39,6 +39,7 @@ LIMITED = click.Choice | IntParamType | FloatParamType
         ("serve token add", "NAME is missing"),
         ("info a b c", "too many arguments: b c"),
         ("serve token xyz", "there is no command xyz; there are add, list, revoke"),
+        ("serve token ''", "there is no command ''; there are add, list, revoke"),
         ("kafka topics shwo", "there is no command shwo; did you mean show?"),
         ("--foo", "there is no option --foo"),
     ],

@@ -23,7 +23,10 @@ def test_a_value(line: bytes, value: object) -> None:
     assert found == value and type(found) is type(value)
 
 
-@pytest.mark.parametrize("line", [b"", b"7", b'{"x":"\xff"}', b"[" * 100_000, b'{"x":%d,"y":' % WIDE + b"[" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"7", b'{\0"\0x\0"\0:\x007\0}\0', b'{"x":"\xff"}', b"[" * 100_000, b'{"x":%d,"y":' % WIDE + b"[" * 100_000],
+)
 def test_no_object(line: bytes) -> None:
     with pytest.raises(ValueError):
         output_object(line)
