@@ -42,7 +42,8 @@ def no_such_command(name: str, known: Iterable[str]) -> str:
     """What is said of a command that there is not."""
     known = list(known)
     meant = near(name, known)
-    return f"there is no command {name or repr(name)}; " + (f"did you mean {meant}?" if meant else f"there are {', '.join(known)}")
+    remedy = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+    return f"there is no command {name or repr(name)}; {remedy}"
 
 
 def _name(param: click.Parameter) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -253,7 +253,11 @@ class Settings(BaseModel):
     @field_validator("text_field", "match_within", "rank_order", mode="before")
     @classmethod
     def _fields(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+        names = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+        texts = "".join(map(str, names)) if isinstance(names, Sequence) else ""
+        if any("\ud800" <= each <= "\udfff" for each in texts):
+            raise ValueError("give names that are UTF-8")
+        return names
 
     @field_validator("text_field")
     @classmethod

@@ -28,6 +28,7 @@ LIMITED = click.Choice | IntParamType | FloatParamType
         ("kafka produce x --rate 0", "--rate 0: give a number above 0"),
         ("schema foo", "argument foo: give verdict, pair, group, alert or dead-letter"),
         ("dedup x --max-rejected y", "--max-rejected: 'y' is not a share; give a number from 0 to 1"),
+        ("dedup x --match-within a --match-within b\udcff", "(from command line): give names that are UTF-8"),
         ("dedup --treshold 1", "there is no option --treshold; did you mean --threshold?"),
         ("dedup --no-group", "there is no option --no-group; did you mean --no-groups?"),
         ("dedup --on-same-id x", "there is no option --on-same-id\n"),
