@@ -72,6 +72,7 @@ def test_query_and_info(run: Run, feed: Path, tmp_path: Path) -> None:
     assert run("query", FOX + " today", "--index", index, "--threshold", 1, code=1).stdout == ""
     low = run("query", FOX, "--index", index, "--threshold", 0.1, code=2).stderr
     assert "--threshold 0.1: the index" in low and "looks for a similarity of 0.6 or more" in low
+    assert "--threshold nan: " in run("query", FOX, "--index", index, "--threshold", "nan", code=2).stderr
     facts = json.loads(run("info", "--index", index, "--json", "--check").stdout)
     assert facts["documents"]["stored"] == 4
     assert facts["settings"]["threshold"] == 0.6
