@@ -181,7 +181,7 @@ def explained(context: click.Context) -> Iterator[None]:
     """Expected errors, interrupts and broken pipes become a message and an exit code."""
     code = 0
     claim_standard_descriptors()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # texts may have lone surrogates, and its encoding few letters
+    if isinstance(sys.stdout, io.TextIOWrapper):  # ids may have lone surrogates, and its encoding few letters
         sys.stdout.reconfigure(errors=_ESCAPED)
     try:
         yield
