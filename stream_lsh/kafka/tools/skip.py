@@ -23,7 +23,7 @@ from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
 LOST = {
-    "signatures": "nothing: the signers sign its documents again, as far as retention has not deleted them.",
+    "signatures": "nothing; the signers sign its documents again, as far as retention has not deleted them.",
     "frames": "nothing, unless the sequencer of this pipeline has sent it: then the shard waits for it for ever, and "
     "only `stream-lsh kafka reindex` into a new prefix helps.",
     "matches": "nothing, unless a shard of this pipeline has sent it: then judge waits until you restart match, which "
