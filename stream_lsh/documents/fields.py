@@ -226,7 +226,7 @@ def dumped(value: Any) -> bytes:
 
 def _any_json(value: bytes) -> Any:
     try:
-        return json.loads(value.decode())
+        return json.loads(value.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
