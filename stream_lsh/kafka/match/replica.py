@@ -29,7 +29,7 @@ from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.resolution import rows_superseded
 from stream_lsh.index.rows.deleted_rows import newly_marked
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import FAILED, ID_REUSED, REDELIVERED
+from stream_lsh.index.rows.layout import FAILED, ID_REUSED, OUTDATED, REDELIVERED
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
@@ -297,8 +297,10 @@ class Replica(Copy):
         waits: dict[str, Any] = {}
         if self._erases:
             waits = left_by(shard, sequenced.appended // 1000, self._erase_after or 0)
-        if block and named and not waits and self._erase_after is not None:
-            waits = nothing_left(self.number, shard.count, sequenced.appended // 1000, self._erase_after)
+        named = named or bool((matches.status == OUTDATED).any())  # perhaps of a deleted id
+        if named and not waits and self._erase_after is not None:
+            there = max(first, shard.count - 1)  # of a frame that added rows: no later one has to
+            waits = nothing_left(self.number, there, sequenced.appended // 1000, self._erase_after)
         local, passed = shard.take()
         local |= self._places.take()
         values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DELETED_MARKS)))

@@ -496,6 +496,33 @@ def test_erasing_follows_append_times(tmp_path: Path) -> None:
     owner.replica.close()
 
 
+AGAIN = [
+    Document(VICTIM.id, deleted=True), Document(VICTIM.id, time=10**5, deleted=True), replace(VICTIM, time=2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("again", AGAIN, ids=["deleted", "deleted-later", "outdated"])
+def test_a_deleted_id_that_comes_again_is_erased_again(tmp_path: Path, again: Document) -> None:
+    """Deleted once more, or with an older version. That removes no version, but its reply has the id."""
+    documents = [replace(document, time=1 + i) for i, document in enumerate((VICTIM, OLD, NEW))]
+    documents.insert(1, Document(VICTIM.id, time=10, deleted=True))
+    settings, log, needle = settings_of(**UPDATES), Changelog(), str(VICTIM.id).encode()
+    owner = Owner(settings, tmp_path / "owner", log)
+    *data, second, last = match_play.frames(settings, [*documents, again, LIKE_VICTIM], 1)
+    for frame in data:
+        owner.match(frame)
+    owner.cycle()
+    assert not any(needle in found for found in unpacked_from(log.left))
+    owner.match(second)
+    assert any(needle in found for found in unpacked_from(log.left))
+    if again != AGAIN[1]:  # the others add no row
+        owner.match(last)
+    assert [mark.part for mark in owner.cycle()[-1:]] == [ENDS]
+    assert not any(needle in found for found in [*unpacked_from(log.left), *contents(tmp_path / "owner")])
+    assert owner.clean(20) == []
+    owner.replica.close()
+
+
 def test_without_erase_hours_all_is_as_it_was(tmp_path: Path) -> None:
     """Nothing waits, and folder and changes are those of the version before."""
     settings = settings_of(**UPDATES)
