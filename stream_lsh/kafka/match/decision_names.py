@@ -61,7 +61,8 @@ class DecisionNames:
         return None
 
     def _without(self, segment: int, known: RowDecisions) -> dict[bytes, bytes]:
-        """The value without ids that no verdict repeats: their documents were deleted, or the row itself."""
+        """The value without ids that no verdict repeats: their documents were deleted, or the row itself, or it
+        has left the window."""
         shard, named = self._shard, np.array([len(name) > 0 for name in known.names], np.bool_)
         key, at = rows_key(DECISIONS, shard.number, segment, known.first), np.flatnonzero(named)
         gone = self._gone(known.rows[at], known.groups[at])
@@ -76,4 +77,4 @@ class DecisionNames:
     def _gone(self, rows: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
         shard = self._shard
         represented: NDArray[np.bool_] = represented_since(rows, groups, shard.rows, shard.table, shard.memory)
-        return represented | shard.rows.deleted_rows.deleted(rows)
+        return represented | shard.rows.deleted_rows.deleted(rows) | (rows < int(shard.rows.seen))

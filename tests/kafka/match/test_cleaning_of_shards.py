@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from support.contents import contents, unpacked_from
 from support.kafka import match_play
 from support.kafka.cleaning_play import Changelog, Owner, followed
-from support.kafka.pipe import BLOCK, of_shard
+from support.kafka.pipe import BLOCK, Pipe, of_shard
 from support.kafka.replica_play import STEP, UPDATES, WORDS, settings_of
 from support.long_form import rotating
 
@@ -126,6 +126,25 @@ def test_a_deletion_in_another_shard_begins_a_snapshot(tmp_path: Path) -> None:
     assert [mark.part for mark in (sent[0], sent[-1])] == [BEGINS, ENDS]
     assert left(gone, log, tmp_path / "owner") == []
     assert owner.clean(20) == []  # nothing else is due
+    owner.replica.close()
+
+
+def test_ids_of_rows_that_have_left_the_window_are_not_repeated(tmp_path: Path) -> None:
+    """Their segment is still there. They left the window before their group had another representative."""
+    (kept,), (copy,) = ids_in(0, 1), ids_in(1, 1)
+    documents = [Document(kept, TEXT, time=1), Document(copy, TEXT, time=2), *others(0, 2)]
+    documents += [Document(kept, time=10**7, deleted=True), *others(500, 3)]
+    settings = settings_of(**UPDATES | {"window": "16m", "segment_documents": 400}, shards=2, decision_lag=2 * BLOCK)
+    pipe = Pipe(settings, match_play.frames(settings, documents, 16), tmp_path / "pipe")
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, shard=1)
+    for sequenced in pipe.log:
+        pipe.step(sequenced)
+        owner.match(pipe.sent[-1][1])
+    pipe.close()
+    assert left(kept, log) == ["changelog"]
+    assert [mark.part for mark in owner.cycle()[-1:]] == [ENDS]
+    assert owner.replica.shard.first == 0 and left(kept, log, tmp_path / "owner") == []
     owner.replica.close()
 
 
