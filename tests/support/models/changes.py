@@ -261,6 +261,7 @@ class Model:
             if not similar:
                 return Verdict("unique", group=new.seq, matches=listed)
         better = [pair for pair in similar if pair[0].rank >= new.rank]
+        new.superseded = None  # the one of an earlier attempt is not
         if not better:
             other, value = next((pair for pair in similar if pair[0].text == new.text), similar[0])
             new.superseded = other
