@@ -6,6 +6,8 @@ Which ids a verdict repeats follows from the log alone (`replaced_since`), so th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,31 +36,31 @@ class DecisionNames:
             OutputError: the disk is full or refuses the write.
             StoreError: the same, or stored data is damaged.
         """
-        values, looked = dict[bytes, bytes](), 0
-        while (known := self._next()) is not None and looked < STEP:
-            looked += len(known[1].rows)
-            self._at = known[1].first + 1
-            values |= self._without(*known)
+        values, looked, ended = dict[bytes, bytes](), 0, True
+        for segment, known in self._left():
+            if looked >= STEP:
+                ended = False
+                break
+            looked += len(known.rows)
+            self._at = known.first + 1
+            values |= self._without(segment, known)
         self._store.write(values)
-        if known is not None:
-            return False
-        self._at, self._again = 0, False
-        return True
+        if ended:
+            self._at, self._again = 0, False
+        return ended
 
     def take(self) -> list[Range]:
         """The ranges of keys that had ids which are erased; older values of theirs have to leave the disk."""
         spans, self._spans = self._spans, []
         return spans
 
-    def _next(self) -> tuple[int, RowDecisions] | None:
-        """The next value, and its segment."""
+    def _left(self) -> Iterator[tuple[int, RowDecisions]]:
+        """The values that are not done yet, each with its segment."""
         store, shard = self._store, self._shard
         for number, first in shard.segments.places:
             for row, _ in store.rows_of(DECISIONS, shard.number, number, max(self._at, first)):
-                known = stored_decisions(store, shard.number, number, row)
-                if known is not None:
-                    return number, known
-        return None
+                if (known := stored_decisions(store, shard.number, number, row)) is not None:
+                    yield number, known
 
     def _without(self, segment: int, known: RowDecisions) -> dict[bytes, bytes]:
         """The value without ids that no verdict repeats: their documents were deleted, or the row itself, or it
