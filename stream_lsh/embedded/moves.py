@@ -47,10 +47,10 @@ class KnownInputs:
         self._names = names.keys()
         self._known = {record["path"]: (name, record) for name, record in names.items()}
         self._others = {path: self._known[path] for path in self._known.keys() - paths}
-        self._like = defaultdict[Any, list[str]](list)  # paths of others by what the same file has, too
+        self._alike = defaultdict[Any, list[str]](list)  # paths of others by what the same file has, too
         for before, (_, record) in self._others.items():
             for key in _keys(record["stamp"]):
-                self._like[key].append(before)
+                self._alike[key].append(before)
 
     def find(self, input: Input, identity: InputIdentity) -> tuple[str, dict[str, Any] | None]:
         """The name of an input in the index, and what the index remembers of it; None if the index has not read it.
@@ -80,18 +80,18 @@ class KnownInputs:
         path = identity.path
         with_index = [beside(path, self._folders[-1], folder) for folder in self._folders[-2::-1]]
         yield from [before for before in with_index if before in self._others]
-        like = {before for key in _keys(stamp) for before in self._like[key] if before in self._others}
-        stamps = {before: self._others[before][1]["stamp"] for before in like}
+        alike = {before for key in _keys(stamp) for before in self._alike[key] if before in self._others}
+        stamps = {before: self._others[before][1]["stamp"] for before in alike}
         gone = [
             before for before, known in stamps.items()
             if _same_file(known, stamp) and not _same_file(known, _stamp_at(before))
         ]  # fmt: skip
 
-        def likeness(before: str) -> tuple[bool, int, str]:
+        def order(before: str) -> tuple[bool, int, str]:
             ending = os.path.commonprefix([before[::-1], path[::-1]])  # noqa: RUF071 - in characters
             return stamps[before][0] != stamp[0], -len(ending), before
 
-        yield from sorted(gone, key=likeness)
+        yield from sorted(gone, key=order)
 
     def _has_read(self, input: Input, identity: InputIdentity, name: str, record: Mapping[str, Any]) -> bool:
         """Whether an input begins with what the index has read of another path."""
