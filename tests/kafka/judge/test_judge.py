@@ -18,6 +18,7 @@ from support.kafka.judge_play import PARTITIONS, Answered, answered, decoded, lo
 from support.kafka.last_steps import DEATHS, Victim
 from support.kafka.stages import commit, ended, records, running, send, until, until_committed
 from support.schemas import checker
+from support.simulation.remembered import remembered
 from support.simulation.runner import simulated
 
 from stream_lsh.documents.fields import plain
@@ -58,15 +59,19 @@ async def committed_records(settings: KafkaSettings, topic: str) -> dict[int, li
 
 
 def expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
+    return remembered(_expected, settings, frames)
+
+
+def _expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
     records = Records(Topics.of(settings))
     for frame in frames:
         records.add(decoded(frame, settings), settings)
     return records
 
 
-async def check(settings: KafkaSettings, frames: Sequence[Answered]) -> None:
+async def check(settings: KafkaSettings, wanted: Records) -> None:
     """Verdicts and pairs are there, each once, in order."""
-    topics, wanted = Topics.of(settings), expected(settings, frames)
+    topics = Topics.of(settings)
     for topic, rows in ((topics.verdicts, wanted.verdicts), (topics.pairs, wanted.pairs)):
         found = await committed_records(settings, topic)
         for partition, there in found.items():
@@ -116,7 +121,7 @@ async def test_verdicts_and_pairs_over_several_runs(
         await reply(settings, log[half:])
         await until_judged(settings, log)
         await until(lambda: complete(), "all is judged")
-    await check(settings, frames)
+    await check(settings, wanted)
     assert _value(probe.registry.pairs.labels("judge")) == sum(map(len, wanted.pairs.values()))
     for kind, number in wanted.kinds.items():
         assert _value(probe.registry.verdicts.labels("judge", kind.label)) == number
@@ -138,7 +143,7 @@ async def test_killed_in_a_transaction(make: Make, tmp_path: Path) -> None:
         await until_judged(settings, log)
         await reply(settings, [frames[-1].replies[0]])  # a repeat changes nothing
         await asyncio.sleep(0.5)
-    await check(settings, frames)
+    await check(settings, expected(settings, frames))
 
 
 @simulated()
@@ -154,7 +159,7 @@ async def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp
         await reply(settings, [frame.replies[0] for frame in frames[1:4]])
         await reply(settings, [frame.replies[0] for frame in frames])
         await until_judged(settings, 2 * len(frames))
-    await check(settings, frames)
+    await check(settings, expected(settings, frames))
     assert _value(probe.registry.ignored.labels("judge", "gap")) == 3
 
 
@@ -173,13 +178,13 @@ async def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> No
     frames = answered(settings, tmp_path, 300)
     foreign = [b"hello", b"", b"SLS and what not", pack(b"F", 2, settings.fingerprint, [])]
     log = [value for part in log_of(frames) for value in (part, *foreign)]
-    wanted = expected(settings, frames).documents
+    wanted = expected(settings, frames)
     await reply(settings, log)
     async with running(JudgeStage, settings, probe):
-        await until(lambda: _value(probe.registry.documents.labels("judge")) == wanted, "all is judged")
+        await until(lambda: _value(probe.registry.documents.labels("judge")) == wanted.documents, "all is judged")
         ignored = probe.registry.ignored.labels("judge", "foreign")
         await until(lambda: _value(ignored) == len(log) // 5 * 4, "all is read")
-    await check(settings, frames)
+    await check(settings, wanted)
 
 
 @simulated()
@@ -194,7 +199,7 @@ async def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make:
     await skip(settings, await look(settings, "matches", 0, 0))
     async with running(JudgeStage, settings, probe):
         await until_judged(settings, goal(settings, log_of(frames)) + 1)
-    await check(settings, frames)
+    await check(settings, expected(settings, frames))
     assert _value(probe.registry.ignored.labels("judge", "skipped")) == 1
 
 

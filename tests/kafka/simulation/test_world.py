@@ -1,16 +1,22 @@
 """The world of the simulations: what a seed repeats, what a process that is killed or frozen still does."""
 
 import asyncio
+import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from support.simulation import clock, runner
 from support.simulation.cluster import Cluster
+from support.simulation.remembered import remembered
 from support.simulation.runner import simulated
 from support.simulation.shrinking import Schedule, shrunk
 from support.simulation.world import Stuck, World
+
+from stream_lsh.kafka.settings import KafkaSettings
 
 
 @simulated()
@@ -135,6 +141,26 @@ def test_a_seed_repeats_its_schedule_and_another_has_another() -> None:
         with runner.another_server():
             alone = runner.run(busy.scenario, [3], nodes=2)  # type: ignore[attr-defined]
         assert alone[0]["digest"] == digests[2][0]
+
+
+@simulated()
+async def drawing(world: World, cluster: Cluster, tmp_path: Path) -> list[Any]:
+    settings = KafkaSettings(data_folder=tmp_path)
+    values = [remembered(drawn, settings, tmp_path / name) for name in ("a", "b")]
+    return [*values, random.random(), [name for name in ("a", "b") if (tmp_path / name).exists()]]
+
+
+def drawn(settings: KafkaSettings, folder: Path) -> float:
+    folder.mkdir()
+    return random.random()
+
+
+def test_what_is_remembered_is_made_once_and_the_same_whichever_seed_makes_it() -> None:
+    with runner.another_server():
+        first, again = (runner.run(drawing.scenario, seeds) for seeds in ([1, 2], [2, 1]))  # type: ignore[attr-defined]
+    (a, b, drawn_by_1, made), (*_, drawn_by_2, also) = (result["value"] for result in first)
+    assert a == b and drawn_by_1 != drawn_by_2 and made == also == ["a"]
+    assert [result["value"] for result in again] == [[a, a, drawn_by_2, []], [a, a, drawn_by_1, []]]
 
 
 @simulated(and_schedules=[Schedule(5, omitted=(0, 2), documents=7)])

@@ -1,6 +1,6 @@
 """Memberships as a judge leaves them, and what the embedded engine tells of the same documents."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 from support.kafka.judge_play import Answered, answered, decoded
+from support.simulation.remembered import remembered
 
 RULES = """
 [[rule]]
@@ -70,6 +71,10 @@ class Teller:
 
 def memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[list[bytes], list[Answered]]:
     """What a judge writes of some frames, and these."""
+    return remembered(_memberships, settings, folder, number)
+
+
+def _memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[list[bytes], list[Answered]]:
     frames = answered(settings, folder, number)
     records = Records(Topics.of(settings))
     for frame in frames:
@@ -78,9 +83,15 @@ def memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[lis
 
 
 def embedded_lines(
-    settings: KafkaSettings, folder: Path, rules: Sequence[Rule], said: Iterable[bytes]
+    settings: KafkaSettings, folder: Path, rules: Sequence[Rule], said: Sequence[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
     """Events and alerts of the embedded engine."""
+    return remembered(_embedded_lines, settings, folder, rules, said)
+
+
+def _embedded_lines(
+    settings: KafkaSettings, folder: Path, rules: Sequence[Rule], said: Sequence[bytes]
+) -> tuple[list[bytes], list[bytes]]:
     teller = Teller(folder, settings.source_field, rules)
     for value in said:
         found = Memberships.decode(value, settings)

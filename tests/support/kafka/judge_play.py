@@ -15,6 +15,7 @@ from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source
 from support.kafka.stages import KEY
+from support.simulation.remembered import remembered
 
 PARTITIONS = 3
 WORDS = [f"word{i}" for i in range(400)]
@@ -49,6 +50,10 @@ class Answered:
 def answered(settings: KafkaSettings, folder: Path, number: int, seed: int = 1, most: int = 40) -> list[Answered]:
     """Frames of about `number` documents of `PARTITIONS` partitions: copies, near copies, ids that come again, refused
     and empty ones, and rows that do not count because an earlier frame had them; and deletions, if ids are updated."""
+    return remembered(_answered, settings, folder, number, seed, most)
+
+
+def _answered(settings: KafkaSettings, folder: Path, number: int, seed: int, most: int) -> list[Answered]:
     chance = random.Random(seed)
     signer = Signer(settings.signing, KEY)
     replicas = [Replica(settings, shard, folder / f"play-{shard}") for shard in range(settings.shards)]

@@ -11,8 +11,9 @@ A scenario names what it takes, as a test names its fixtures: `fixtures.given`, 
 which have to be values of JSON.
 
 Each seed runs in a process that a server forks: one that has substituted the clock (`clock`), imported everything, and
-gone no further but that it loads the kernels that earlier seeds have used. So a start costs nothing. As a program, this
-module is the server. With SIMULATION_TRACE set, a trace has every request.
+gone no further but that it keeps what earlier seeds have made for all (`remembered`), and loads the kernels that they
+have used. So a start costs nothing. As a program, this module is the server. With SIMULATION_TRACE set, a trace has
+every request.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.long_form import LONG, ROTATION
+from support.simulation import remembered
 from support.simulation.fixtures import Fixtures, given
 from support.simulation.shrinking import Schedule
 
@@ -216,12 +218,14 @@ def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> l
         os.waitpid(pid, 0)
         del running[place]
         results[place] = json.loads(data) if data else {"seed": schedules[place].seed, "error": "its process has died"}
-        for number, arguments in pickle.loads(base64.b64decode(results[place].pop("kernels", _NONE))):
+        used, made = pickle.loads(base64.b64decode(results[place].pop("kept", _NONE)))
+        remembered.made |= made
+        for number, arguments in used:
             kernels[number].compile(arguments)
     return [results[place] for place in range(len(schedules))]
 
 
-_NONE = base64.b64encode(pickle.dumps([]))
+_NONE = base64.b64encode(pickle.dumps(([], {})))
 
 
 def _kernels() -> list[Any]:
@@ -252,7 +256,7 @@ def _child(work: Work, schedule: Schedule, options: dict[str, Any], kernels: lis
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     began, error, value = REAL_CLOCK(), None, None
-    known = [len(kernel.overloads) for kernel in kernels]
+    known, made = [len(kernel.overloads) for kernel in kernels], set(remembered.made)
     world = World(schedule)
 
     # End the world after so many real seconds, and if that does not help, the process.
@@ -270,9 +274,10 @@ def _child(work: Work, schedule: Schedule, options: dict[str, Any], kernels: lis
     except BaseException:
         error = "\n".join([traceback.format_exc(), *world.trace[-LAST_LINES:], *world.warnings[-LAST_LINES:]])
     used = [(number, types) for number, kernel in enumerate(kernels) for types in [*kernel.overloads][known[number] :]]
+    new = {name: value for name, value in remembered.made.items() if name not in made}
     result = {
         "seed": world.seed, "error": error, "value": value, "digest": None if world.late else world.digest,
-        "kernels": base64.b64encode(pickle.dumps(used)).decode(), "steps": world.steps,
+        "kept": base64.b64encode(pickle.dumps((used, new))).decode(), "steps": world.steps,
         "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
     }  # fmt: skip
     if os.environ.get("SIMULATION_TRACE"):
