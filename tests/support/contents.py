@@ -10,8 +10,13 @@ MAGIC = zstandard.MAGIC_NUMBER.to_bytes(4, "little")
 
 
 def contents(folder: Path) -> list[bytes]:
-    """Every file below a folder as it is, and whatever can be decompressed that begins anywhere in one."""
-    return unpacked_from(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+    """Every file below a folder as it is, and whatever can be decompressed that begins anywhere in one.
+
+    It reads them again while their owner renames or deletes some.
+    """
+    while True:
+        with suppress(FileNotFoundError):
+            return unpacked_from(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
 def unpacked_from(records: Iterable[bytes]) -> list[bytes]:
