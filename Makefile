@@ -17,7 +17,7 @@ test-long:
 # CI tests the installed package, and .venv has the sources.
 nightly:
 	python3 -m venv .venv-nightly
-	.venv-nightly/bin/pip install --quiet --disable-pip-version-check '.[dev,bench]'
+	.venv-nightly/bin/pip install --quiet --disable-pip-version-check '.[dev,bench,nightly]'
 	npm install --silent --no-save --prefix .venv-nightly axe-core@4.14.1
 	.venv-nightly/bin/python .ci/nightly.py
 
