@@ -320,7 +320,7 @@ def test_as_embedded_whoever_begins_again(
     if settings.keep != "first":
         superseded = b"".join(pipe.said).count(b',"supersedes":')
         assert sum(len(decisions.superseded) for decisions in sent) == superseded
-        assert superseded > n // 75 or settings.keep == "longest"
+        assert superseded >= n // 50 or settings.keep == "longest"
         return
     if settings.keep_per is not None:
         return
