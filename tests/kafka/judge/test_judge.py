@@ -58,11 +58,8 @@ async def committed_records(settings: KafkaSettings, topic: str) -> dict[int, li
     return {partition: await records(settings, topic, partition, "read_committed") for partition in range(PARTITIONS)}
 
 
+@remembered
 def expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
-    return remembered(_expected, settings, frames)
-
-
-def _expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
     records = Records(Topics.of(settings))
     for frame in frames:
         records.add(decoded(frame, settings), settings)

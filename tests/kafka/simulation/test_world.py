@@ -146,10 +146,11 @@ def test_a_seed_repeats_its_schedule_and_another_has_another() -> None:
 @simulated()
 async def drawing(world: World, cluster: Cluster, tmp_path: Path) -> list[Any]:
     settings = KafkaSettings(data_folder=tmp_path)
-    values = [remembered(drawn, settings, tmp_path / name) for name in ("a", "b")]
+    values = [drawn(settings, tmp_path / name) for name in ("a", "b")]
     return [*values, random.random(), [name for name in ("a", "b") if (tmp_path / name).exists()]]
 
 
+@remembered
 def drawn(settings: KafkaSettings, folder: Path) -> float:
     folder.mkdir()
     return random.random()

@@ -69,12 +69,9 @@ class Teller:
         self._store.close()
 
 
+@remembered
 def memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[list[bytes], list[Answered]]:
     """What a judge writes of some frames, and these."""
-    return remembered(_memberships, settings, folder, number)
-
-
-def _memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[list[bytes], list[Answered]]:
     frames = answered(settings, folder, number)
     records = Records(Topics.of(settings))
     for frame in frames:
@@ -82,16 +79,11 @@ def _memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[li
     return records.memberships, frames
 
 
+@remembered
 def embedded_lines(
     settings: KafkaSettings, folder: Path, rules: Sequence[Rule], said: Sequence[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
     """Events and alerts of the embedded engine."""
-    return remembered(_embedded_lines, settings, folder, rules, said)
-
-
-def _embedded_lines(
-    settings: KafkaSettings, folder: Path, rules: Sequence[Rule], said: Sequence[bytes]
-) -> tuple[list[bytes], list[bytes]]:
     teller = Teller(folder, settings.source_field, rules)
     for value in said:
         found = Memberships.decode(value, settings)

@@ -47,13 +47,10 @@ class Answered:
     replies: list[bytes]
 
 
+@remembered
 def answered(settings: KafkaSettings, folder: Path, number: int, seed: int = 1, most: int = 40) -> list[Answered]:
     """Frames of about `number` documents of `PARTITIONS` partitions: copies, near copies, ids that come again, refused
     and empty ones, and rows that do not count because an earlier frame had them; and deletions, if ids are updated."""
-    return remembered(_answered, settings, folder, number, seed, most)
-
-
-def _answered(settings: KafkaSettings, folder: Path, number: int, seed: int, most: int) -> list[Answered]:
     chance = random.Random(seed)
     signer = Signer(settings.signing, KEY)
     replicas = [Replica(settings, shard, folder / f"play-{shard}") for shard in range(settings.shards)]
