@@ -1,7 +1,8 @@
-"""All that leaves the gate: every seed, combination and schedule in its long form, both versions of Kafka, and 20 runs
-of the tests that are suspected to be flaky. `make nightly` calls it.
+"""All that leaves the gate: every seed, combination and schedule in its long form, both versions of Kafka, two hours of
+simulations by seeds that no run has had, and 20 runs of the tests that are suspected to be flaky. `make nightly` calls
+it.
 
-    python .ci/nightly.py [--minutes 80] [--out results/nightly]
+    python .ci/nightly.py [--minutes 80] [--stage WORDS] [--out results/nightly]
 
 One call runs for at most so many minutes; the next one goes on where it ended, until all is done. What was done for
 another commit does not count. The report is OUT/COMMIT/report.md. Exit code 0: all is done and passed; 1: a test
@@ -29,6 +30,9 @@ ALL_AT_ONCE = ("-m", "long or not long", "-n", "5", "--dist", "loadgroup", "-p",
 FLAKY = ("tests/kafka/test_same_answers.py::test_updates_deletions_and_tombstones_are_as_their_recorded_order",)
 """Node ids of tests that have failed once for a cause that is not known, or not long enough."""
 TIMES = 20
+MINUTES = 120
+"""Of simulations by new seeds."""
+SEEDS = 1000  # at least as many as a test has
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,51 @@ class Stage:
             sys.exit(f"{self.name}: pytest ended with {code}")
         if time.monotonic() < end:
             self.marker.touch()
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """All simulations, round after round, each with seeds of its own, until they have run for two hours.
+
+    commit: whose number begins the seeds. folder: the journals of the rounds.
+    """
+
+    name: str
+    commit: str
+    folder: Path
+
+    @property
+    def marker(self) -> Path:
+        return self.folder.with_suffix(".done")
+
+    @property
+    def rounds(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl"), key=lambda path: int(path.stem))
+
+    @property
+    def tests(self) -> list[dict[str, Any]]:
+        """Those that failed have the first seed of their round in the name."""
+        return [
+            json.loads(line) | ({"test": f"{path.stem}: {json.loads(line)['test']}"} if '"failed"' in line else {})
+            for path in self.rounds
+            for line in path.read_text().splitlines()
+        ]
+
+    def run(self, end: float) -> None:
+        """Go on with the last round, and begin others, until a time of the monotonic clock, in seconds."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        spent = self.folder / "seconds"
+        while (now := time.monotonic()) < end:
+            before = float(spent.read_text()) if spent.exists() else 0.0
+            if before >= 60 * MINUTES:
+                self.marker.touch()
+                return
+            last = self.rounds[-1] if self.rounds else self.folder / f"{int(self.commit[:6], 16) * SEEDS}.jsonl"
+            journal = last.with_stem(f"{int(last.stem) + SEEDS}") if last.with_suffix(".done").exists() else last
+            environment = {"STREAM_LSH_LONG": "1", "STREAM_LSH_FIRST_SEED": journal.stem}
+            round_ = Stage(self.name, journal, ("-m", "simulation"), environment)
+            round_.run(min(end, now + 60 * MINUTES - before))
+            spent.write_text(f"{before + time.monotonic() - now}\n")
 
 
 @dataclass(frozen=True)
@@ -93,11 +142,12 @@ class Repeated:
         self.marker.touch()
 
 
-def stages(out: Path) -> Iterator[Stage | Repeated]:
+def stages(commit: str, out: Path) -> Iterator[Stage | Simulations | Repeated]:
     for place, version in enumerate(VERSIONS):
         long = {"STREAM_LSH_LONG": "1", "STREAM_LSH_TEST_KAFKA_VERSION": version}
         what = ("tests/kafka",) if place else ()
         yield Stage(f"{'Kafka tests' if place else 'all tests'}, Kafka {version}", out / f"{version}.jsonl", what, long)
+    yield Simulations(f"simulations by new seeds, {MINUTES} minutes", commit, out / "simulations")
     for number, test in enumerate(FLAKY, 1):
         yield Repeated(f"flaky candidate {number}, {TIMES} runs", test, out / f"flaky-{number}")
 
@@ -105,30 +155,32 @@ def stages(out: Path) -> Iterator[Stage | Repeated]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=80.0, help="of one call (default 80)")
+    parser.add_argument("--stage", default="", help="run those alone that have this in their name")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "nightly")
     given = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
-    out = given.out / commit.strip()
+    commit = commit.strip()
+    out = given.out / commit
     out.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + 60 * given.minutes
-    for stage in stages(out):
-        if not stage.marker.exists() and time.monotonic() < end:
+    for stage in stages(commit, out):
+        if given.stage in stage.name and not stage.marker.exists() and time.monotonic() < end:
             print(f"\n== {stage.name}", flush=True)
             stage.run(end)
-    return report(list(stages(out)), out / "report.md")
+    return report(list(stages(commit, out)), out / "report.md")
 
 
-def report(found: list[Stage | Repeated], path: Path) -> int:
+def report(found: list[Stage | Simulations | Repeated], path: Path) -> int:
     """Write the report; returns the exit code."""
-    rows = ["| stage | passed | failed | skipped | CPU, s | |", "|---|---:|---:|---:|---:|---|"]
+    rows = ["| stage | passed | failed | skipped | schedules | CPU, s | |", "|---|---:|---:|---:|---:|---:|---|"]
     tests = [(stage, test) for stage in found for test in stage.tests]
     for stage in found:
         counts = Counter(test["outcome"] for test in stage.tests)
         numbers = [str(counts[outcome]) for outcome in ("passed", "failed", "skipped")]
         cpu = sum(test["cpu"] for test in stage.tests)
-        rows.append(
-            f"| {stage.name} | {' | '.join(numbers)} | {cpu:.0f} | {'' if stage.marker.exists() else 'not complete'} |"
-        )
+        schedules = sum(test.get("schedules", 0) for test in stage.tests)
+        state = "" if stage.marker.exists() else "not complete"
+        rows.append(f"| {stage.name} | {' | '.join(numbers)} | {schedules:,} | {cpu:.0f} | {state} |")
     failed = [(stage, test) for stage, test in tests if test["outcome"] == "failed"]
     dearest = sorted((test for _, test in tests), key=lambda test: -test["cpu"])[:15]
     text = [f"# Nightly of {path.parent.name}", "", *rows, "", "## The most expensive tests", ""]

@@ -1,9 +1,9 @@
 """A plugin: what became of each test and what it cost in CPU, as JSON lines in the file that `--journal=FILE` names.
 
-{"test": node id, "long": bool, "outcome": passed | failed | skipped, "cpu": seconds, "wall": seconds, "message": of a
-failure}: setup, call and teardown, with the processes that the test has started and waited for. The time in which numba
-compiles is not part of it: it depends on the cache, not on the test. Processes that run on after the test, such as a
-broker of the session, are not part of it either.
+{"test": node id, "long": bool, "outcome": passed | failed | skipped, "cpu": seconds, "wall": seconds, "schedules": of a
+simulation, "message": of a failure}: setup, call and teardown, with the processes that the test has started and waited
+for. The time in which numba compiles is not part of it: it depends on the cache, not on the test. Processes that run on
+after the test, such as a broker of the session, are not part of it either.
 
 `--resume` goes on with a journal: tests that it has are not run again. `--minutes N` begins no test after that. Write
 `--journal=FILE`, not `--journal FILE`: pytest takes a file that exists for a test of another folder.
@@ -75,6 +75,7 @@ class Runs:
             (NAME, {
                 "test": _name(item), "long": item.get_closest_marker("long") is not None,
                 "cpu": round(cpu, 3), "wall": round(wall, 3),
+                **({"schedules": item.function.schedules} if item.get_closest_marker("simulation") else {}),
             }),
         ]  # fmt: skip
         return report

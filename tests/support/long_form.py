@@ -2,6 +2,7 @@
 
 A property has many cases: seeds, combinations, schedules. The gate runs a share of them, another one for each commit
 (STREAM_LSH_ROTATION, which .ci/run takes from the commit). STREAM_LSH_LONG=1 runs all, with more documents.
+STREAM_LSH_FIRST_SEED is the first seed of the simulations; the others follow it (default: 0).
 """
 
 import os
@@ -13,6 +14,7 @@ import pytest
 
 LONG = bool(os.environ.get("STREAM_LSH_LONG"))
 ROTATION = int(os.environ.get("STREAM_LSH_ROTATION") or 0)
+FIRST_SEED = int(os.environ.get("STREAM_LSH_FIRST_SEED") or 0)
 only_long = pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG is not set")
 
 

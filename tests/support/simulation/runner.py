@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.long_form import LONG, ROTATION
+from support.long_form import FIRST_SEED, LONG, ROTATION
 from support.simulation import remembered
 from support.simulation.fixtures import Fixtures, given
 from support.simulation.shrinking import Schedule
@@ -67,13 +67,14 @@ def simulated(
 
     Args:
         seeds: how many of them.
-        most: of so many, others with each commit; STREAM_LSH_LONG=1 runs them all (`long_form`).
+        most: of so many, others with each commit; STREAM_LSH_LONG=1 runs them all. STREAM_LSH_FIRST_SEED is the first
+            of them (`long_form`).
         and_schedules: that have failed once (`shrinking`); they always run.
         options: of `cluster.Cluster`.
     """
     most = most or seeds
     chosen = range(most) if LONG else sorted({(ROTATION * seeds + number) % most for number in range(seeds)})
-    schedules = [*and_schedules, *map(Schedule, chosen)]
+    schedules = [*and_schedules, *(Schedule(FIRST_SEED + seed) for seed in chosen)]
 
     def decorated(scenario: Scenario) -> Callable[..., None]:
         def test(**parameters: Any) -> None:
@@ -85,7 +86,8 @@ def simulated(
         names = [name for mark in marks if mark.name == "parametrize" for name in _names(mark.args[0])]
         parameters = inspect.signature(scenario).parameters
         test.__signature__ = inspect.Signature([parameters[name] for name in names])  # type: ignore[attr-defined]
-        test.scenario = scenario  # type: ignore[attr-defined]
+        test.scenario, test.schedules = scenario, len(schedules)  # type: ignore[attr-defined]
+        test = pytest.mark.simulation(test)
         return test if set(parameters) <= {"world", "cluster"} else pytest.mark.long(test)
 
     return decorated
