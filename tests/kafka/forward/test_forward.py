@@ -63,12 +63,12 @@ def make(make: Make) -> Make:
 @simulated()
 async def test_unchanged_in_order_and_once_over_several_runs(make: Make) -> None:
     settings, probe = await make(), Probe("forward")
-    first = await write_documents(settings, 400)
+    first = await write_documents(settings, 300)
     await write_verdicts(settings, first)
     async with running(ForwardStage, settings, probe):
         await until_forwarded(settings, first)
     async with running(ForwardStage, settings, probe):
-        second = await write_documents(settings, 400, seed=2)
+        second = await write_documents(settings, 300, seed=2)
         await write_verdicts(settings, second)
         await until_forwarded(settings, second)
     await check(settings, first + second)

@@ -104,7 +104,7 @@ async def test_verdicts_and_pairs_over_several_runs(
     monkeypatch.setattr(judge, "ROUND_DOCUMENTS", 10)
     monkeypatch.setattr(judge, "BLOCKING_BYTES", 3000)
     settings = await make()
-    frames = answered(settings, tmp_path, 900)
+    frames = answered(settings, tmp_path, 600)
     log, probe = log_of(frames), Probe("judge")
     half, wanted = len(log) // 2, expected(settings, frames)
 

@@ -42,11 +42,11 @@ BOTH = NEWS | {
 }  # fmt: skip
 
 
-def history(n: int, news: int, wire: int, seed: int, first: int = 0) -> list[Record]:
+def history(n: int, news: int, wire: int, seed: int, first: int = 0, families: int = 60) -> list[Record]:
     """Records of so many partitions of each topic. Their timestamps differ, and so say which record an output is of.
-    first: how many records there are already."""
+    first: how many records there are already. families: how many texts are told at a time."""
     found = []
-    for i, record in enumerate(plain.history(n, news + wire, seed), first):
+    for i, record in enumerate(plain.history(n, news + wire, seed, families), first):
         assert record.timestamp is not None
         at, value = record.partition, record.value
         if at >= news:
@@ -173,7 +173,7 @@ async def test_topics_have_their_own_scopes_and_ranks(world: World, cluster: Clu
         documents=NEWS | {"wire": BOTH["wire"] | own},
     )  # fmt: skip
     worker = pipeline.start()
-    await pipeline.feed(history(2 * N, 3, 2, world.seed), 20)
+    await pipeline.feed(history(2 * N, 3, 2, world.seed, families=10), 20)
     await pipeline.finish([worker], 300)
     await pipeline.stop(worker)
     check_as_one(pipeline)
