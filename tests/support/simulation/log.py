@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,6 +112,17 @@ class Log:
                   bool(attributes & _TRANSACTIONAL), bool(attributes & _CONTROL)),
         )  # fmt: skip
         return Error.NONE, base
+
+    def restore(self, start: int, batches: Iterable[bytes]) -> None:
+        """Take the log of another cluster. Its producers are unknown here."""
+        for data in batches:
+            base, _, _, _, _, attributes, delta, _, latest, producer, epoch, sequence, _ = HEAD.unpack_from(data)
+            self._put(
+                Batch(base, base + delta, data, producer, epoch, sequence, latest,
+                      bool(attributes & _TRANSACTIONAL), bool(attributes & _CONTROL)),
+            )  # fmt: skip
+        self._producers.clear()
+        self.delete_before(start)
 
     def mark(self, producer: int, epoch: int, commit: bool, now: int) -> None:
         """Write the marker that ends a transaction."""
