@@ -115,6 +115,7 @@ class MatchApp(Host):
         self._closing = asyncio.Lock()
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
+        self._judged = -1  # see `Held.judged`
         self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
         self._deletion = Deletion()
         self._unreadable = Unreadable(settings, probe)
@@ -254,7 +255,8 @@ class MatchApp(Host):
 
     async def begin(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
         positions = await self.positions(committed)
-        found = await beginnings(self.settings, {tp.partition: offset for tp, offset in positions.items()})
+        offsets = {tp.partition: offset for tp, offset in positions.items()}
+        found, self._judged = await beginnings(self.settings, offsets)
         for tp, offset in positions.items():
             if found[tp.partition] < offset:
                 log.info(
@@ -274,6 +276,7 @@ class MatchApp(Host):
     def answer_for(self, shards: set[int]) -> None:
         shards = shards - self._flows.keys()
         for shard in sorted(shards):
+            self.store.held[shard].judged = self._judged
             self._flows[shard] = Flow(
                 self.store.held[shard], self._positions[shard], self._underway.send, self.names.changelog,
                 self.names.matches, self.fail, self.probe, self._unreadable, self._elsewhere,

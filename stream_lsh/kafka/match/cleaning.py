@@ -119,12 +119,13 @@ class Cleaning:
             return self._waiting.total()
         return sum(weight for there, weight in self._waiting.items() if there * _BLOCK < shard.late.first)
 
-    def step(self, now: float, frame: int, deletes: bool) -> Base | None:
+    def step(self, now: float, frame: int, answered: int, deletes: bool) -> Base | None:
         """Do one step. Returns the next snapshot record to be sent, after the changes up to that of `frame`, the last
         one.
 
         Args:
             now: by the append times of frames, seconds since 1970. It may go back.
+            answered: the last frame up to which all replies are in their topic.
             deletes: whether Kafka has deleted what is not needed any more. If not, another snapshot would not make the
                 changelog smaller.
         """
@@ -138,7 +139,7 @@ class Cleaning:
                 return None
             self._looked = now
             large = deletes and abs(now - self._cycle.at) >= SIZE_SECONDS and self._is_large()
-            self._before = self._due(now, large)
+            self._before = self._due(now, answered, large)
             if self._before is None:
                 return None
             self._store.write({}, self._answers.forget(self._answered))
@@ -162,17 +163,16 @@ class Cleaning:
         waiting, rows = self._weighed(), shard.count - shard.first
         return size >= BEGIN_SHARE * self._volume.lives(waiting, rows, shard.rows.recent[0].nbytes)
 
-    def _due(self, now: float, large: bool) -> int | None:
+    def _due(self, now: float, answered: int, large: bool) -> int | None:
         """The row count below which all deletions are due and in no answer that may be asked for again. None: there are
         none, or it is too early. large: all that were made are due.
 
-        Once a frame's records are acknowledged, its answer is in the topics for good.
+        Once a frame's change and reply are acknowledged, its answer is in the topics for good.
         """
-        last = self._cycle.last_frame
-        every = self._every
-        if last is None or not (large or (every is not None and abs(now - self._cycle.at) >= every)):
+        known, every = self._cycle.last_frame, self._every
+        if known is None or not (large or (every is not None and abs(now - self._cycle.at) >= every)):
             return None
-        self._answered = last
+        self._answered = last = min(known, answered)
         shard, count = self._shard, self._shard.count
         if left := behind_window(self._store, shard.first):
             self._erasing.forget(left)

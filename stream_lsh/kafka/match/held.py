@@ -70,6 +70,7 @@ class Held:
         deleted: the offset up to which this worker has deleted records of the changelog since then.
         phase: see `Phase`.
         erases: whether `clean` may have work.
+        judged: the last frame that the judge had completed when this member began to answer; -1: unknown.
         backlog: records that were taken but not applied yet.
         confirmed: our changes and snapshot records that were acknowledged, for the shard's thread.
     """
@@ -85,6 +86,7 @@ class Held:
         self.read: int | None = None
         self.start = self.deleted = 0
         self.erases = settings.erase_hours is not None or settings.cleans
+        self.judged = -1
         self.confirmed: deque[Confirmed] = deque()
         self._found = False  # whether the folder had contents that did not come from the changelog just now
         self.phase = Phase.STANDBY
@@ -383,6 +385,7 @@ class Held:
 
     def _clean(self) -> tuple[Mark, bytes] | None:
         replica = self._own()
+        replica.answered = max(replica.answered, self.judged)
         try:
             deletes = self.needed <= max(self.start, self.deleted)
             return replica.clean(time.monotonic() - self._matched, deletes=deletes)

@@ -82,7 +82,12 @@ class Answer:
 
 
 class Replica(Copy):
-    """A shard and its store in a folder. It follows the changelog until `activate`."""
+    """A shard and its store in a folder. It follows the changelog until `activate`.
+
+    Attributes:
+        answered: the last frame up to which all replies are known to be in their topic; -1 if none are. A former owner
+            may have sent a change and no reply.
+    """
 
     def __init__(
         self, settings: Settings, shard: int, folder: Path, *, erase_after: int | None = None,
@@ -91,6 +96,7 @@ class Replica(Copy):
         super().__init__(settings, shard, folder, erase_after=erase_after, limit=limit, foreign=foreign)
         self._attempts = Attempts(folder, self.store)
         self._in_files = Manifest(self.store, shard, self._base).in_files
+        self.answered = -1
         self._cleaning: Cleaning | None = None
         self._appended = 0.0  # append time of the last frame, as far as it is known, in seconds since 1970
         self._noted = self.now  # the time that the store has
@@ -102,6 +108,9 @@ class Replica(Copy):
         self._places: ShardSourcePositions
 
     def confirmed(self, what: int | Mark, changelog_offset: int, records: int = 1) -> bool:
+        """See `Copy.confirmed`. The reply to a frame is acknowledged, too, and those to all frames before it."""
+        if not isinstance(what, Mark):
+            self.answered = max(self.answered, what)
         counts = super().confirmed(what, changelog_offset, records)
         if counts and self._cleaning is not None:
             self._cleaning.ended()
@@ -178,7 +187,7 @@ class Replica(Copy):
         if abs(self.now - self._noted) >= NOTED_SECONDS:  # else no time would pass between frequent restarts
             self._noted = self.now
             self.store.write(self._facts())
-        base = self._cleaning.step(self.now, self.last, deletes)
+        base = self._cleaning.step(self.now, self.last, self.answered, deletes)
         if base is None:
             return None
         record = self.volume.made(base.mark, base.values, base.encode(self.settings))

@@ -21,8 +21,9 @@ from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.sequenced import frame_of, split_frames
 
 
-async def beginnings(settings: KafkaSettings, positions: Mapping[int, int]) -> dict[int, int]:
-    """The offset in frames at which each shard begins.
+async def beginnings(settings: KafkaSettings, positions: Mapping[int, int]) -> tuple[dict[int, int], int]:
+    """The offset in frames at which each shard begins; and the last frame that the judge has completed, -1 if that is
+    not known.
 
     Args:
         positions: the committed one of each shard, of which the topic has lost nothing.
@@ -34,19 +35,20 @@ async def beginnings(settings: KafkaSettings, positions: Mapping[int, int]) -> d
     topics = Topics.of(settings)
     group = topics.group("judge")
     if not any(positions.values()):
-        return dict(positions)
+        return dict(positions), -1
     if (found := await committed_at(settings, group, TopicPartition(topics.matches, 0))) is None:
-        return dict(positions)  # no judge has begun: it will read all replies
+        return dict(positions), -1  # no judge has begun: it will read all replies
     last = Judged.of(found[1], group).last
     places = {TopicPartition(topics.frames, shard): position for shard, position in positions.items()}
     async with reading(settings, isolation_level="read_uncommitted") as consumer:
         begins = await consumer.beginning_offsets([*places])
         read_from(consumer, places)
         consumer.pause(*places)
-        return {
+        found_at = {
             place.partition: await _after(settings, consumer, place, begins[place], position, last)
             for place, position in places.items()
         }
+        return found_at, last
 
 
 async def _after(

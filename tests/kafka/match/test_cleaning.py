@@ -536,3 +536,21 @@ def test_without_erase_hours_all_is_as_it_was(tmp_path: Path) -> None:
     assert facts["format"] == 2 and "cleaning" not in facts
     assert not any(name.count("-") > 1 for name in owner.replica.store._families)
     owner.replica.close()
+
+
+def test_replies_that_a_former_owner_has_not_sent_are_kept(tmp_path: Path) -> None:
+    """It was killed when its changes were acknowledged. The judge waits for the replies, and everything is due."""
+    settings, log = settings_of(**UPDATES), Changelog()
+    data = match_play.frames(settings, changing(200), 20)
+    former = Owner(settings, tmp_path / "former", log)
+    replies = [former.match(frame) for frame in data]
+    missing = slice(-3, None)
+    owner = Owner(settings, tmp_path / "owner", log, judged=False)
+    owner.replica.answered = len(data) - 4  # the judge has these
+    sent = owner.clean(50)
+    assert [reply_of(answer(owner.replica, frame)) for frame in data[missing]] == replies[missing]
+    assert all(mark.part != ENDS or mark.before < owner.replica.count for mark in sent)
+    owner.replica.answered = len(data) - 1
+    before = owner.cycle()[-1].before
+    assert before > max((mark.before for mark in sent), default=0)
+    assert owner.replica.match(data[-1]).reply is None

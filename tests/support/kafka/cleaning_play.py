@@ -40,15 +40,16 @@ class Changelog:
 
 
 class Owner:
-    """A replica that answers, and what it sends."""
+    """A replica that answers, and what it sends. judged: whether all replies of a former owner are in their topic."""
 
     def __init__(
         self, settings: Settings, folder: Path, log: Changelog, after: int | None = 0, limit: int | None = None,
-        shard: int = 0,
+        shard: int = 0, judged: bool = True,
     ) -> None:  # fmt: skip
         self.log = log
         self.replica = followed(settings, folder, log, after, limit, shard)
         self.replica.activate()
+        self.replica.answered = self.replica.last if judged else -1
 
     def match(self, data: bytes) -> bytes:
         found = answer(self.replica, data)
