@@ -61,7 +61,7 @@ async def test_an_idempotent_producer_writes_each_record_once_over_a_bad_network
 
 async def copy(cluster: Cluster, name: str, instance: str | None) -> None:
     """Copies what it reads, exactly once: each record and its offset in one transaction, by one transactional id."""
-    private.mend_clients()  # aiokafka alone begins again when the coordinator moves: the seeds 24 and 92
+    private.mend_clients()  # aiokafka alone waits for ever when the coordinator moves: the seed 131
     consumer = AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap, group_id="copiers", group_instance_id=instance, enable_auto_commit=False,
         auto_offset_reset="earliest", isolation_level="read_committed", session_timeout_ms=6000,
@@ -69,9 +69,9 @@ async def copy(cluster: Cluster, name: str, instance: str | None) -> None:
     )  # fmt: skip
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id=name, transaction_timeout_ms=8000)
     try:
+        await producer.start()  # fences an earlier one, whose offsets are not read before
         await consumer.start()
         consumer.subscribe(["in"])
-        await producer.start()
         while True:
             for place, records in (await consumer.getmany(timeout_ms=200, max_records=7)).items():
                 async with producer.transaction():
