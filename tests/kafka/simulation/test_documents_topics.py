@@ -154,7 +154,10 @@ async def test_workers_that_are_killed_say_what_the_embedded_engine_says_of_one_
         while any(reader.waiting for reader in (await observer.look()).readers if reader.role == "sign"):
             await asyncio.sleep(1)
         await pipeline.drain()
-        seen = await observer.look()
+        seen, end = await observer.look(), world.seconds + 60
+        while any(reader.waiting for reader in seen.readers) and world.seconds < end:  # positions that repeats moved
+            await asyncio.sleep(1)
+            seen = await observer.look()
     assert seen.provisional == dict.fromkeys((0, 1, 2, WIRE, WIRE + 1, WIRE + 2), (0, None))
     assert {reader.waiting for reader in seen.readers} == {0}
     await pipeline.stop(*workers)
