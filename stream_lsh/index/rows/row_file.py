@@ -10,6 +10,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -126,32 +127,38 @@ class RowFile:
     def append(self, rows: NDArray[np.uint64]) -> int:
         """Write rows uint64[n, width] behind the flushed ones. Returns their CRC-32. `sync` makes them durable."""
         view = rows.data.cast("B") if len(rows) else memoryview(b"")
-        crc, at = zlib.crc32(view), self._place(self.flushed)
-        try:
-            while view:
-                written = os.pwrite(self.file, view, at)
-                at += written
-                view = view[written:]
-        except OSError as error:
-            raise OutputError(
-                f"{self.path} cannot be written: {error.strerror}; {remedy(error)} and start again to go on"
-            ) from None
+        crc = zlib.crc32(view)
+        self._put(view, self.flushed)
         self.flushed += len(rows)
         return crc
 
     def patch(self, places: NDArray[np.int64], rows: NDArray[np.uint64]) -> None:
-        """Overwrite rows of the segment; durable when it returns."""
-        try:
-            for place, row in zip(places.tolist(), rows, strict=True):
-                os.pwrite(self.file, row.tobytes(), self._place(place))
+        """Overwrite rows of the segment; durable when it returns. places: int64[n], ascending."""
+        for begin, end in neighbours(places):
+            self._put(memoryview(rows[begin:end].tobytes()), int(places[begin]))
+        self.sync()
+
+    def _put(self, data: memoryview, row: int) -> None:
+        """Write rows from this one on."""
+        at = self._place(row)
+        with self._written():
+            while data:
+                written = os.pwrite(self.file, data, at)
+                at += written
+                data = data[written:]
+
+    def sync(self) -> None:
+        with self._written():
             os.fdatasync(self.file)
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise OutputError(
                 f"{self.path} cannot be written: {error.strerror}; {remedy(error)} and start again to go on"
             ) from None
-
-    def sync(self) -> None:
-        os.fdatasync(self.file)
 
     def read(self, first: int, last: int) -> NDArray[np.uint64]:
         """The rows [first, last) of the segment.
@@ -166,14 +173,18 @@ class RowFile:
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Rows uint64[n, width] of the segment, ascending. Neighbours are read together. Raises as `read`."""
-        out, begins = (
-            np.empty((len(places), self.shape.width), np.uint64),
-            np.flatnonzero(np.diff(places, prepend=-2) != 1),
-        )
-        for begin, end in pairwise([*begins.tolist(), len(places)]):
+        out = np.empty((len(places), self.shape.width), np.uint64)
+        for begin, end in neighbours(places):
             first = int(places[begin])
             out[begin:end] = self.read(first, first + end - begin)
         return out
+
+    def words(self, places: NDArray[np.int64], size: int) -> NDArray[np.uint64]:
+        """The first words of rows of the segment, uint64[n, size]. Raises as `read`."""
+        found = b"".join([os.pread(self.file, 8 * size, self._place(place)) for place in places.tolist()])
+        if len(found) < 8 * size * len(places):
+            raise DamagedError(f"{self.path} has become shorter; {REMEDY}")
+        return np.frombuffer(found, np.uint64).reshape(-1, size)
 
     def checksum(self, first: int, last: int, erased: NDArray[np.int64] = NONE) -> int | None:
         """CRC-32 of the rows [first, last), as from `append`; None if the file does not have them. Erased rows count as
@@ -247,6 +258,11 @@ class RowFile:
         if self.file >= 0:
             os.close(self.file)
         self.file = -1
+
+
+def neighbours(places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Begin and end of each run of consecutive numbers in int64[n], ascending."""
+    return pairwise([*np.flatnonzero(np.diff(places, prepend=-2) != 1).tolist(), len(places)])
 
 
 def _changed(crc: int, places: NDArray[np.int64], changes: NDArray[np.uint64], n: int) -> int:

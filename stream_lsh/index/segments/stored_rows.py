@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.index.rows.decisions import undo_decisions
-from stream_lsh.index.rows.layout import Rows
+from stream_lsh.index.rows.layout import FLAGS, Rows
 from stream_lsh.index.rows.row_file import packed
 from stream_lsh.index.segments.manifest import BATCH
 from stream_lsh.index.segments.segments import Segments
@@ -43,6 +43,20 @@ class Stored:
             if not in_memory[i]:
                 first = int(rows[i])
                 out[i:end] = self._block(first, first + end - i)
+        return out
+
+    def flags(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The word FLAGS of rows, uint64[n], in any order."""
+        size, base, out = int(FLAGS) + 1, int(self._rows.base), np.empty(len(rows), np.uint64)
+        segments = np.searchsorted([segment.first for segment in self._segments], rows, "right")
+        segments[rows >= base] = 0
+        for number in np.unique(segments).tolist():
+            at = np.flatnonzero(segments == number)
+            if number:
+                segment = self._segments.of(int(rows[at[0]]))
+                out[at] = segment.rows.words(rows[at] - segment.first, size)[:, FLAGS]
+            else:
+                out[at] = self._rows.recent[rows[at] - base, FLAGS]
         return out
 
     def value(self, first: int, last: int) -> bytes:

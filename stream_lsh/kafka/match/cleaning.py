@@ -20,7 +20,6 @@ from stream_lsh.index.erasure.queue import (
 )
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import marked_between
-from stream_lsh.index.rows.layout import FLAGS
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import DECISIONS, ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
@@ -104,7 +103,7 @@ class Cleaning:
         for entry in entries:
             rows, begins = entry.versions[:2]
             rows = rows[(begins != REPRESENTATIVE_ROW) & (rows >= self._shard.first)]
-            waiting[entry.place.there // _BLOCK] += int(weights(self._shard.stored.at(rows)[:, FLAGS]).sum())
+            waiting[entry.place.there // _BLOCK] += int(weights(self._shard.stored.flags(rows)).sum())
 
     def _weighed(self) -> int:
         """The weight of the versions that a snapshot could erase, without those that have left the window. With several

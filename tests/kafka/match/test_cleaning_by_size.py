@@ -223,6 +223,7 @@ def test_texts_beside_representative_rows_stay(tmp_path: Path) -> None:
     owner.cycle()
     shard = owner.replica.shard
     flags = shard.stored.at(np.arange(shard.count))[:, FLAGS].astype(np.int64)
+    assert np.array_equal(shard.stored.flags(np.arange(shard.count)[::-1]).astype(np.int64), flags[::-1])
     (row,) = np.flatnonzero((flags & REPRESENTATIVE != 0) & (flags & ERASED != 0)).tolist()
     live = [at for at in range(row - 30, row + 30) if not flags[at] & (DELETED | REPRESENTATIVE | ERASED)]
     assert all(len(text) for text in shard.texts.read(live, 1 << 20))
