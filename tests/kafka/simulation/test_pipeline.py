@@ -171,6 +171,57 @@ async def killed_and_started_again(
     return pipeline
 
 
+TOGETHER: dict[str, Any] = {
+    "window": "20m", "time_field": "ts", "groups": True, "source_field": "outlet", "decision_lag": 64, "standbys": 1,
+    "erase_hours": 0.02, "min_cleanable_bytes": 1, "frame_documents": 8, "allow_weak_topics": ["min.insync.replicas"],
+}  # fmt: skip
+
+
+@only_long
+@pytest.mark.long
+@pytest.mark.limit(3600)
+@simulated(nodes=3)
+async def test_two_hours_of_everything_together(world: World, cluster: Cluster) -> None:
+    """Updates, a window, groups, erasing, several shards. Each minute something is killed, frozen, stopped or moved."""
+    chance, seconds = world.chance, 2 * 3600
+    given = plain.SURE | UPDATES | TOGETHER | {"shards": chance.choice([2, 3])}
+    pipeline = Pipeline(world, cluster, partitions=PARTITIONS, **given)
+    await pipeline.create_topics()
+    workers: list[Worker] = [pipeline.start(), pipeline.start()]
+    history = plain.history(1000 * seconds // plain.STEP, PARTITIONS, world.seed)
+    feeding = world.process("producer").start(pipeline.feed(history, 1000 / plain.STEP))
+    while not feeding.done():
+        await asyncio.sleep(chance.expovariate(1 / 60))
+        place, node = chance.randrange(2), chance.randrange(3)
+        match chance.choice(("kill", "kill", "lose", "freeze", "leave", "broker", "move")):
+            case "kill":
+                workers[place].process.kill()
+                workers[place] = pipeline.start(folder=workers[place].folder)
+            case "lose":
+                workers[place].process.kill()
+                workers[place] = pipeline.start()
+            case "freeze":
+                workers[place].process.freeze()
+                await asyncio.sleep(chance.choice((3, 12)))
+                workers[place].process.thaw()
+            case "leave":
+                await pipeline.stop(workers[place])
+                workers[place] = pipeline.start(folder=workers[place].folder)
+            case "broker":
+                cluster.stop(node)
+                await asyncio.sleep(chance.expovariate(1))
+                cluster.start(node)
+            case "move":
+                cluster.move(node)
+    await pipeline.finish(workers, 300)
+    await pipeline.drain()
+    await pipeline.stop(*workers)
+    pipeline.check()
+    changelog = cluster.topics[pipeline.topics.changelog].logs
+    assert all(log.start > 0 and sum(len(batch.data) for batch in log.batches) < 4_000_000 for log in changelog)
+    assert world.seconds > 0.8 * seconds
+
+
 HALF = 24
 READ = ("documents", "signatures", "frames", "matches", "verdicts", "memberships")
 """What retention empties while a drained pipeline is stopped."""

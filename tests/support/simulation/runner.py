@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 Scenario = Callable[..., Any]
 Work = Callable[["World", "Cluster"], Any]
 AT_ONCE = 2
-REAL_SECONDS = 600  # that a seed may take
+REAL_SECONDS = 6000 if LONG else 600  # that a seed may take
 LAST_LINES = 60  # of a trace that failed
 _server: subprocess.Popen[str] | None = None
 
@@ -121,7 +121,7 @@ def run(
         )
     assert _server.stdin is not None and _server.stdout is not None
     asked = [asdict(Schedule(one) if isinstance(one, int) else one) for one in schedules]
-    job = [scenario.__code__.co_filename, scenario.__name__, asked, dict(parameters or {}), options]
+    job = [scenario.__code__.co_filename, scenario.__name__, asked, dict(parameters or {}), REAL_SECONDS, options]
     print(json.dumps(job), file=_server.stdin, flush=True)
     answer = _server.stdout.readline()
     assert answer, "the server of the simulations has ended"
@@ -159,7 +159,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     modules: dict[str, tuple[ModuleType, Fixtures]] = {}
     while line := sys.stdin.readline():
-        path, name, asked, parameters, options = json.loads(line)
+        path, name, asked, parameters, seconds, options = json.loads(line)
         if path not in modules:
             found = Fixtures()
             with found.collecting():
@@ -167,7 +167,7 @@ def main() -> None:
         module, fixtures = modules[path]
         inspect.getmodule(sys._getframe())  # it looks at all modules once; Faust asks it for each app
         work = functools.partial(_run, getattr(module, name).scenario, fixtures, parameters)
-        print(json.dumps(_forked(work, [Schedule(**one) for one in asked], options)), flush=True)
+        print(json.dumps(_forked(work, [Schedule(**one) for one in asked], seconds, options)), flush=True)
 
 
 def _sign() -> None:
@@ -198,8 +198,9 @@ def _module(path: str) -> ModuleType:
     return module
 
 
-def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Do the work of each schedule in a child, some at once. The results, in their order."""
+def _forked(work: Work, schedules: list[Schedule], seconds: int, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Do the work of each schedule in a child, some at once, for at most so many seconds. The results, in their
+    order."""
     kernels = _kernels()
     gc.collect()
     gc.freeze()
@@ -211,7 +212,7 @@ def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> l
             pid = os.fork()
             if not pid:
                 os.close(end)
-                _child(work, schedule, options, kernels, other)
+                _child(work, schedule, seconds, options, kernels, other)
             os.close(other)
             running[place] = pid, end
         place, (pid, end) = next(iter(running.items()))
@@ -249,7 +250,9 @@ class _Warnings(logging.Handler):
         self._world.warnings.append(f"{self._world.seconds:.3f} {record.name}: {record.getMessage()}")
 
 
-def _child(work: Work, schedule: Schedule, options: dict[str, Any], kernels: list[Any], end: int) -> None:
+def _child(
+    work: Work, schedule: Schedule, seconds: int, options: dict[str, Any], kernels: list[Any], end: int
+) -> None:  # fmt: skip
     from support.simulation.clock import REAL_CLOCK, START, Clock
     from support.simulation.cluster import Cluster
     from support.simulation.world import World
@@ -265,10 +268,10 @@ def _child(work: Work, schedule: Schedule, options: dict[str, Any], kernels: lis
     def late(*_: object) -> None:
         signal.alarm(5)
         signal.signal(signal.SIGALRM, lambda *_: (faulthandler.dump_traceback(), os._exit(1)))
-        world.late = f"it takes longer than {REAL_SECONDS} s"
+        world.late = f"it takes longer than {seconds} s"
 
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(REAL_SECONDS)
+    signal.alarm(seconds)
     logging.getLogger("stream_lsh").addHandler(_Warnings(world))
     try:
         cluster = Cluster(world, **options)
