@@ -137,13 +137,19 @@ def stored_decisions(store: Store, shard: int, segment: int, row: int) -> RowDec
         DamagedError: they cannot be read.
     """
     found = store.before(DECISIONS, shard, segment, row)
+    known = None if found is None else read_decisions(store, shard, *found)
+    return known if known is not None and row < known.last else None
+
+
+def read_decisions(store: Store, shard: int, first: int, value: bytes) -> RowDecisions:
+    """The decisions of a stored value that begins with this row. Raises as `stored_decisions`."""
     try:
-        known = None if found is None else RowDecisions.decode(*found)
+        return RowDecisions.decode(first, value)
     except (struct.error, ValueError):
         raise DamagedError(
-            f"{store.path}: the decision about row {row} of shard {shard} is damaged; restore the folder from a backup"
+            f"{store.path}: the decisions from row {first} of shard {shard} on are damaged; restore the folder from a "
+            "backup"
         ) from None
-    return known if known is not None and row < known.last else None
 
 
 def lay_over(

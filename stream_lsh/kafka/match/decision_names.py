@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.index.kernel.dropped_rows import represented_since
-from stream_lsh.index.rows.decisions import RowDecisions, stored_decisions
+from stream_lsh.index.rows.decisions import RowDecisions, read_decisions
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import DECISIONS, Range, Store, rows_key
 
@@ -58,9 +58,8 @@ class DecisionNames:
         """The values that are not done yet, each with its segment."""
         store, shard = self._store, self._shard
         for number, first in shard.segments.places:
-            for row, _ in store.rows_of(DECISIONS, shard.number, number, max(self._at, first)):
-                if (known := stored_decisions(store, shard.number, number, row)) is not None:
-                    yield number, known
+            for row, value in store.rows_of(DECISIONS, shard.number, number, max(self._at, first)):
+                yield number, read_decisions(store, shard.number, row, value)
 
     def _without(self, segment: int, known: RowDecisions) -> dict[bytes, bytes]:
         """The value without ids that no verdict repeats: their documents were deleted, or the row itself, or it
