@@ -59,10 +59,11 @@ async def measure(rig: Rig, documents: Sequence[Post], cleans: bool, least: int)
             await progress.settled(run.topics.verdicts, len(documents), still=3)
             begin = next(at for at, ends in progress.ends if progress_of(ends, run.topics.matches))
             end = progress.final(run.topics.verdicts)
+        snapshots = worker.log.read_text().count(CLEANED)
         cpu = micros(cpu_between(processes.looks, begin, end), len(documents), MYSELF)
         return {
             "name": "with" if cleans else "without", "seconds": end - begin, "rate": len(documents) / (end - begin),
-            "match": cpu.get("match", 0.0), "all": sum(cpu.values()), "snapshots": worker.log.read_text().count(CLEANED),
+            "match": cpu.get("match", 0.0), "all": sum(cpu.values()), "snapshots": snapshots,
             "changelog": changelog_bytes(rig.broker, run.topics.changelog) / 1e6,
             "others": others_between(processes.looks, begin, end),
         }  # fmt: skip
