@@ -18,6 +18,7 @@ from stream_lsh.cli.options import (
     KAFKA,
     KAFKA_SECTIONS,
     PATH,
+    Number,
     config_of,
     index_option,
     json_option,
@@ -138,7 +139,7 @@ and 400 to 499 except 408, 425 and 429. In the end the alert is a dead letter, a
             "file for alerts that were not accepted  [ALERTS.dead-letters; on Kafka alerts.dead-letters]", PATH,
         ),
         option(
-            SENDING, "--timeout SECONDS", "seconds that a request may take", click.FloatRange(min=0.1, max=300),
+            SENDING, "--timeout SECONDS", "seconds that a request may take", Number(min=0.1, max=300),
             default=10,
         ),
         option(

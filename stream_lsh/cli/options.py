@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +20,16 @@ from stream_lsh.families.measure import DEFAULTS, MEASURES, unused
 from stream_lsh.settings.errors import choices_of, is_list, near
 from stream_lsh.settings.model import KEEP, PER, Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
+
+
+class Number(click.FloatRange):
+    """A finite number in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not in the range of numbers", param, ctx)
+        return found
 
 
 class _Path(click.Path):

@@ -17,6 +17,7 @@ from stream_lsh.cli.options import (
     DOCUMENTS,
     OUTPUTS,
     SIMILARITY,
+    Number,
     index_option,
     json_option,
     option,
@@ -57,7 +58,7 @@ def query_options() -> list[Option]:
         option(
             SIMILARITY, "--threshold S",
             "with TEXT, the least similarity of a match, at least that of the index  [that of the index]",
-            click.FloatRange(0, 1), name="least",
+            Number(0, 1), name="least",
         ),
         option(
             SIMILARITY, "--top N", "the N best matches of each document; 0 = all found  [max_matches, 10]",

@@ -26,6 +26,7 @@ from stream_lsh.cli.options import (
     RECORDS,
     SECTIONS,
     SIMILARITY,
+    Number,
     config_option,
     index_option,
     load_settings,
@@ -122,7 +123,7 @@ its deletions to the service.""",
         ),
         _rare(
             "--answer-seconds SECONDS", "on Kafka, seconds to wait for a verdict before the answer is 202",
-            click.FloatRange(min=0.1, max=50), default=10,
+            Number(min=0.1, max=50), default=10,
         ),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         option(

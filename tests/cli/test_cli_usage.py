@@ -43,6 +43,8 @@ LIMITED = click.Choice | IntParamType | FloatParamType
         ("serve token ''", "there is no command ''; there are add, list, revoke"),
         ("kafka topics shwo", "there is no command shwo; did you mean show?"),
         ("--foo", "there is no option --foo"),
+        ("kafka produce --rate nan feed.jsonl", "--rate nan: give a number above 0"),
+        ("kafka drain --timeout inf", "--timeout inf: give a number of at least 0"),
     ],
 )
 def test_what_is_said_of_a_wrong_command_line(words: str, said: str) -> None:

@@ -6,7 +6,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command, result_of
-from stream_lsh.cli.options import RUNNING, option, quiet_option
+from stream_lsh.cli.options import RUNNING, Number, option, quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
@@ -29,7 +29,7 @@ signers pause until --resume, also in workers that start later. Documents wait i
     params=[
         option(RUNNING, "--resume", "let the signers read again"),
         option(
-            RUNNING, "--timeout SECONDS", "seconds to wait", click.FloatRange(min=0), default=300.0, show_default=True
+            RUNNING, "--timeout SECONDS", "seconds to wait", Number(min=0), default=300.0, show_default=True
         ),
         quiet_option(),
     ],

@@ -11,7 +11,16 @@ import click
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command
-from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, NAME, load_settings, option, quiet_option, settings_options
+from stream_lsh.cli.options import (
+    KAFKA,
+    KAFKA_SECTIONS,
+    NAME,
+    Number,
+    load_settings,
+    option,
+    quiet_option,
+    settings_options,
+)
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.cli.webfeeds import chosen_feeds, feed_options
@@ -50,7 +59,7 @@ that of your other producers. Lines keep their order, and count when all in-sync
     params=[
         option(
             "Sending", "--rate N", "documents per second  [as fast as Kafka takes them]",
-            click.FloatRange(min=0, min_open=True),
+            Number(min=0, min_open=True),
         ),
         option("Sending", "--key FIELD", "field of the key  [field of the id]"),
         *settings_options(SETTINGS, KafkaSettings),

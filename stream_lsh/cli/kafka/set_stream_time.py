@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command, result_of
-from stream_lsh.cli.options import RUNNING, option
+from stream_lsh.cli.options import RUNNING, Number, option
 from stream_lsh.documents.times import milliseconds, moment
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -32,7 +32,7 @@ place in the log, and waits until the sequencer has read it.""",
     params=[
         option(RUNNING, "--yes", "write the order; default: only show the change"),
         option(
-            RUNNING, "--timeout SECONDS", "seconds to wait for the sequencer", click.FloatRange(min=0), default=30.0,
+            RUNNING, "--timeout SECONDS", "seconds to wait for the sequencer", Number(min=0), default=30.0,
             show_default=True,
         ),
     ],

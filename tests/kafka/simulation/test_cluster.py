@@ -61,7 +61,7 @@ async def test_an_idempotent_producer_writes_each_record_once_over_a_bad_network
 
 async def copy(cluster: Cluster, name: str, instance: str | None) -> None:
     """Copies what it reads, exactly once: each record and its offset in one transaction, by one transactional id."""
-    private.mend_clients()  # aiokafka alone waits for ever when the coordinator moves: the seed 131
+    private.mend_clients()  # as in the roles
     consumer = AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap, group_id="copiers", group_instance_id=instance, enable_auto_commit=False,
         auto_offset_reset="earliest", isolation_level="read_committed", session_timeout_ms=6000,
