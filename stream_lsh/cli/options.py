@@ -54,6 +54,10 @@ class _Folder(_Path):
     ) -> str | bytes | os.PathLike[str]:
         if isinstance(value, str) and is_remote(value):
             self.fail(f"{value} is an address; it has to be a folder of this machine", param, ctx)
+        try:
+            os.fsdecode(value).encode()
+        except UnicodeEncodeError:  # RocksDB takes no other names
+            self.fail(f"{os.fsdecode(value)} is not UTF-8; give a folder with another name", param, ctx)
         return super().convert(value, param, ctx)
 
 

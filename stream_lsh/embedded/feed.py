@@ -108,7 +108,7 @@ class Feed:
         for input in inputs:
             input.check()
         identities = [input.identity() for input in inputs]
-        known = KnownInputs(store, folders, {one.path for one in identities if one is not None})
+        known = KnownInputs(store, folders, {one.path: one.stamp for one in identities if one is not None})
         self.sources = [
             _source(input, identity, store, known, only_new) for input, identity in zip(inputs, identities, strict=True)
         ]

@@ -33,24 +33,41 @@ def beside(path: str, folder: str, other: str) -> str:
 class KnownInputs:
     """What an index remembers of its inputs.
 
-    folders: in which it has been. paths: the inputs of this run. What the index knows of one of them is of no other.
+    folders: in which it has been. given: the paths of this run's inputs, with their stamps. What the index knows of one
+        of them is of no other, unless the file has moved to another one of them, as logs are rotated.
 
     Attributes:
         moved: what the index has to remember now of the inputs found at another path, by name.
     """
 
-    def __init__(self, store: Store, folders: Sequence[str], paths: Iterable[str]) -> None:
+    def __init__(self, store: Store, folders: Sequence[str], given: Mapping[str, Sequence[int]]) -> None:
         self._store = store
         self._folders = folders
         self.moved: dict[str, Any] = {}
         names = {name.removeprefix(INPUT): record for name, record in store.items(INPUT)}
         self._names = names.keys()
-        self._known = {record["path"]: (name, record) for name, record in names.items()}
-        self._others = {path: self._known[path] for path in self._known.keys() - paths}
+        all_known = {record["path"]: (name, record) for name, record in names.items()}
+        self._known = all_known.copy()
+        for path in self._moved_within(given):
+            del self._known[path]
+        self._others = {path: all_known[path] for path in all_known.keys() - (self._known.keys() & given.keys())}
         self._alike = defaultdict[Any, list[str]](list)  # paths of others by what the same file has, too
         for before, (_, record) in self._others.items():
             for key in _keys(record["stamp"]):
                 self._alike[key].append(before)
+
+    def _moved_within(self, given: Mapping[str, Sequence[int]]) -> list[str]:
+        """The known paths of this run with another file now, whose own file seems to be at another path of the run."""
+        stamps = {path: self._known[path][1]["stamp"] for path in given.keys() & self._known.keys()}
+        other = {path: stamp for path, stamp in given.items() if not _same_file(stamps.get(path, ()), stamp)}
+        moved = defaultdict[Any, list[Sequence[int]]](list)
+        for stamp in other.values():
+            for key in _keys(stamp):
+                moved[key].append(stamp)
+        return [
+            path for path, before in stamps.items()
+            if path in other and any(_same_file(before, stamp) for key in _keys(before) for stamp in moved[key])
+        ]  # fmt: skip
 
     def find(self, input: Input, identity: InputIdentity) -> tuple[str, dict[str, Any] | None]:
         """The name of an input in the index, and what the index remembers of it; None if the index has not read it.

@@ -29,6 +29,7 @@ LIMITED = click.Choice | IntParamType | FloatParamType
         ("schema foo", "argument foo: give verdict, pair, group, alert or dead-letter"),
         ("dedup x --max-rejected y", "--max-rejected: 'y' is not a share; give a number from 0 to 1"),
         ("dedup x --match-within a --match-within b\udcff", "(from command line): give names that are UTF-8"),
+        ("dedup x --index index\udcff", "--index: index\\udcff is not UTF-8; give a folder with another name"),
         ("dedup --treshold 1", "there is no option --treshold; did you mean --threshold?"),
         ("dedup --no-group", "there is no option --no-group; did you mean --no-groups?"),
         ("dedup --on-same-id x", "there is no option --on-same-id\n"),

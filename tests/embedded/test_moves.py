@@ -155,6 +155,37 @@ def test_the_name_of_an_input_is_used_again(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("names", [("feed.1", "feed.jsonl"), ("feed.jsonl", "feed.1")])
+def test_rotated_logs_are_all_fed_in_one_run(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """In any order, also after a second rotation, which moves both."""
+    feed = write(tmp_path, "jsonl")
+    run(tmp_path, feed)
+    rotated(tmp_path / feed, tmp_path / "feed.1")
+    assert run(tmp_path, *names).documents == 1
+    before = contents(tmp_path)
+    assert len(read_lines(before["unique"])) == 38 + 1
+    (tmp_path / "feed.1").rename(tmp_path / "feed.2")
+    rotated(tmp_path / feed, tmp_path / "feed.1")
+    assert run(tmp_path, *names, "feed.2").documents == 1  # the same document, redelivered
+    assert contents(tmp_path)["unique"] == before["unique"]
+    lose(tmp_path)
+    assert run(tmp_path, *names, "feed.2").again == 62
+
+
+def test_two_inputs_change_places(tmp_path: Path) -> None:
+    feed = write(tmp_path, "jsonl")
+    write_lines(tmp_path / "other.jsonl", records(20, first=100))
+    run(tmp_path, feed, "other.jsonl")
+    before = contents(tmp_path)
+    (tmp_path / feed).rename(tmp_path / "aside")
+    (tmp_path / "other.jsonl").rename(tmp_path / feed)
+    (tmp_path / "aside").rename(tmp_path / "other.jsonl")
+    assert run(tmp_path, feed, "other.jsonl").documents == 0
+    lose(tmp_path)
+    assert run(tmp_path, "other.jsonl", feed).again == 80
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize("move", [Path.rename, carried])
 def test_an_input_that_grows_afterwards(tmp_path: Path, move: Callable[[Path, Path], None]) -> None:
     feed = write(tmp_path, "jsonl")
