@@ -55,7 +55,7 @@ class _AllJudged:
 
 class LostVerdicts:
     """Looks for documents that wait for a verdict, although the judge has judged all documents up to them, and every
-    verdict was read that there was then.
+    verdict was read that there was then: `watch` looks at what is judged, `offered` compares it with what was read.
 
     Args:
         sources: the source partitions that this member forwards now, by number.
@@ -126,12 +126,24 @@ class LostVerdicts:
                 self._judged[place] = _AllJudged(accepted, end, now)
             return
         found.end = min(found.end, end)  # lower than before if the topic has lost its tail since
+        late = now > found.since + self.settings.transaction_timeout_ms / 1000 + AFTER_TIMEOUT
         with suppress(IllegalStateError):  # given away meanwhile
-            if (position := await consumer.position(place)) >= found.end:
-                self._judged.pop(place, None)
-                source.judged(found.accepted)
-                return
-            late = now > found.since + self.settings.transaction_timeout_ms / 1000 + AFTER_TIMEOUT
             if late and (await consumer.end_offsets([place]))[place] < found.end:  # read_committed
-                log.warning(OPEN, *place, position)
+                log.warning(OPEN, *place, await consumer.position(place))
                 found.since = math.inf
+
+    async def offered(self) -> None:
+        """Everything that the consumer has read was offered to the source partitions. Those that have all verdicts on
+        what was judged name the documents without one.
+
+        The position of the consumer alone does not say this: verdicts that it has read may wait for the Schema
+        Registry, or for their turn in the event loop.
+        """
+        if not self._judged:
+            return
+        for place, source in self._waiting().items():
+            found = self._judged.get(place)
+            with suppress(IllegalStateError):  # given away meanwhile
+                if found is not None and await self._member.consumer.position(place) >= found.end:
+                    self._judged.pop(place, None)
+                    source.judged(found.accepted)

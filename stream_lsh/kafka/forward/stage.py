@@ -100,6 +100,7 @@ class ForwardStage(Stage):
         if found is None:
             return
         await self._feed(found)
+        await self._lost.offered()
         self._balance()
         if not found and not any(source.busy for source in self._sources.values()):
             self.probe.idle()

@@ -21,7 +21,7 @@ from support.simulation.runner import simulated
 from support.simulation.world import Loop, World
 
 from stream_lsh.errors import BrokerError, StoreError, StreamLshError
-from stream_lsh.kafka.consumer.output_values import BLOCKING_BYTES
+from stream_lsh.kafka.consumer.output_values import BLOCKING_BYTES, OutputValues
 from stream_lsh.kafka.registry.client import Client
 from stream_lsh.kafka.registry.decoding import Absent, Refused, Unknown
 from stream_lsh.kafka.registry.encoding import OUTPUTS, Decoder, Encoder
@@ -224,6 +224,34 @@ async def test_verdicts_of_an_unknown_schema_stop_forward_until_they_are_skipped
     assert len(later) == 4
     passed = sum(passed_on(record.value) for record in later)
     assert len(pipeline.records("unique")) + len(pipeline.records("dead_letters")) == passed > 0
+
+
+@simulated()
+async def test_forward_keeps_documents_while_it_cannot_decode_their_verdicts(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge has judged them all, and forward has read all verdicts: they are not taken for lost."""
+    registry, pipeline = start_avro(world, cluster, monkeypatch)
+    await pipeline.create_topics()
+    pipeline.start("sign", "sequence", "match", "forward")
+    decoding, decode = asyncio.Event(), OutputValues.read
+
+    async def read(self: OutputValues, records: Any, stop: asyncio.Event | None = None) -> Any:
+        if records:
+            await decoding.wait()
+        return await decode(self, records, stop)
+
+    monkeypatch.setattr(OutputValues, "read", read)
+    await pipeline.feed(plain.history(N, PARTITIONS, world.seed), 20)
+    pipeline.start("judge")  # all verdicts at once
+    await asyncio.sleep(60)
+    assert len(pipeline.records("verdicts")) == N and not pipeline.records("unique")
+    decoding.set()
+    while not all(map(pipeline.forwarded, range(PARTITIONS))):
+        await asyncio.sleep(1)
+    pipeline.decoders = {id.to_bytes(5): Decoder(schema) for schema, id in registry.subjects.values()}
+    pipeline.check()
+    assert not any("have no verdict" in line for line in world.warnings)
 
 
 @simulated()
