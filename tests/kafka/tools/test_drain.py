@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from click.testing import CliRunner, Result
 from support import commands
 from support.kafka import plain
@@ -27,16 +27,16 @@ from support.simulation.world import World
 from stream_lsh.cli import main
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.state import encode_settings, recorded, with_recorded
+from stream_lsh.kafka.consumer.state import encode_settings, recorded, with_recorded, write
 from stream_lsh.kafka.consumer.unreadable import SKIPPED, named
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.sign.position import Last, Note, Pause, pause_of
+from stream_lsh.kafka.sign.position import PAUSE, Last, Note, Pause, pause_of
 from stream_lsh.kafka.tools import status
-from stream_lsh.kafka.tools.drain import Standing, mark
+from stream_lsh.kafka.tools.drain import BY, Standing, mark
 from stream_lsh.kafka.tools.observer import LOOKED_AT
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.kafka.tools.workers import ask
@@ -97,6 +97,8 @@ def test_a_feed_is_stopped_and_continues(world: World, cluster: Cluster) -> None
     history, producer = plain.history(200, 3, world.seed), world.process("producer")
     feeding = producer.start(pipeline.feed(history, 5))
     asyncio.run(asyncio.sleep(10))
+    pause = Pause(BY, 7)  # of a drain that was killed while it marked
+    asyncio.run(write(settings, PAUSE, {TopicPartition(topics.documents, 0): (0, pause.metadata())}))
     drained, number = said("drain"), verdicts()
     assert 10 < number < len(history) and f"drained: {number:,} documents read" in drained
     signed = asyncio.run(positions(settings, "sign", topics.documents))
