@@ -168,6 +168,7 @@ def test_full_disk_names_folder_and_remedy(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    LocalStore.of(tmp_path / FOLDER, "others", 0).close()
     monkeypatch.setattr(Path if name == "mkdir" else shutil, name, full)
     with pytest.raises(StoreError, match=r"groups cannot be used: No space left on device; make room on the disk"):
         LocalStore.of(tmp_path / FOLDER, "these", 0)
