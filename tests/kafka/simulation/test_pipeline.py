@@ -182,16 +182,35 @@ TOGETHER: dict[str, Any] = {
 @pytest.mark.limit(3600)
 @simulated(nodes=3)
 async def test_two_hours_of_everything_together(world: World, cluster: Cluster) -> None:
-    """Updates, a window, groups, erasing, several shards. Each minute something is killed, frozen, stopped or moved."""
-    chance, seconds = world.chance, 2 * 3600
+    pipeline = await everything_together(world, cluster, seconds=2 * 3600, rate=1000 / plain.STEP, pause=60)
+    changelog = cluster.topics[pipeline.topics.changelog].logs
+    assert all(log.start > 0 and sum(len(batch.data) for batch in log.batches) < 4_000_000 for log in changelog)
+    assert world.seconds > 0.8 * 2 * 3600
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(most=40, nodes=3)
+async def test_two_minutes_of_everything_together_with_many_faults(world: World, cluster: Cluster) -> None:
+    await everything_together(world, cluster, seconds=120, rate=1, pause=12)
+
+
+async def everything_together(world: World, cluster: Cluster, seconds: int, rate: float, pause: float) -> Pipeline:
+    """A pipeline with updates, a window, groups, erasing and several shards. Its outputs are as they should be.
+
+    Args:
+        seconds: for which it is fed. rate: documents a second.
+        pause: seconds on average until something is killed, frozen, stopped or moved.
+    """
+    chance = world.chance
     given = plain.SURE | UPDATES | TOGETHER | {"shards": chance.choice([2, 3])}
     pipeline = Pipeline(world, cluster, partitions=PARTITIONS, **given)
     await pipeline.create_topics()
     workers: list[Worker] = [pipeline.start(), pipeline.start()]
-    history = plain.history(1000 * seconds // plain.STEP, PARTITIONS, world.seed)
-    feeding = world.process("producer").start(pipeline.feed(history, 1000 / plain.STEP))
+    history = plain.history(round(seconds * rate), PARTITIONS, world.seed)
+    feeding = world.process("producer").start(pipeline.feed(history, rate))
     while not feeding.done():
-        await asyncio.sleep(chance.expovariate(1 / 60))
+        await asyncio.sleep(chance.expovariate(1 / pause))
         place, node = chance.randrange(2), chance.randrange(3)
         match chance.choice(("kill", "kill", "lose", "freeze", "leave", "broker", "move")):
             case "kill":
@@ -217,9 +236,7 @@ async def test_two_hours_of_everything_together(world: World, cluster: Cluster) 
     await pipeline.drain()
     await pipeline.stop(*workers)
     pipeline.check()
-    changelog = cluster.topics[pipeline.topics.changelog].logs
-    assert all(log.start > 0 and sum(len(batch.data) for batch in log.batches) < 4_000_000 for log in changelog)
-    assert world.seconds > 0.8 * seconds
+    return pipeline
 
 
 HALF = 24
