@@ -46,10 +46,12 @@ class TextFrame:
 
 
 class _Local(threading.local):
-    """A compressor for each thread: to make one takes longer than to compress a short text."""
+    """Compressors for each thread: to make one takes longer than to compress a short text. `sized` writes the size of
+    the texts, which may be 0."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(compression_params=COMPRESSION)
+        self.sized = zstandard.ZstdCompressor(level=1, write_checksum=True)
 
 
 _LOCAL = _Local()
@@ -135,9 +137,8 @@ def _size(frame: Opened) -> int:
 
 def _together(texts: Sequence[bytes]) -> TextFrame:
     """A frame of a few texts."""
-    compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)  # with the size: it may be 0
     ends = np.cumsum([len(text) for text in texts]).astype(np.uint32)
-    return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
+    return TextFrame(np.arange(len(texts)), ends, _LOCAL.sized.compress(b"".join(texts)))
 
 
 def _value(slots: array[int] | NDArray[np.uint16], frame: TextFrame) -> bytes:

@@ -5,8 +5,11 @@ snapshot would be."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from stream_lsh.index.erasure.eraser import Erasing
 from stream_lsh.index.erasure.queue import (
@@ -34,6 +37,7 @@ RECORD_ROWS, RECORD_BYTES = 512, 256 << 10  # limits of a snapshot record; the t
 LOOK_SECONDS = 1.0  # between two checks for what is due
 SIZE_SECONDS = 60  # between the starts of two cycles for the size: readers of the changelog have to follow
 _ALWAYS = float("inf")
+_TOGETHER = 256  # entries of the queue whose versions are weighed together
 _BLOCK = 1024  # rows; the weights of versions that were deleted in one block are added up
 
 
@@ -69,6 +73,7 @@ class Cleaning:
         self._volume = volume
         # Weights of the versions in the queue, by the number of rows at their deletion; None: to be read from there.
         self._waiting: Counter[int] | None = None
+        self._unweighed: list[QueueEntry] = []
         self._debt = 0
         self._answered = -1
         self._looked = -_ALWAYS
@@ -97,20 +102,31 @@ class Cleaning:
         self._erasing.added(waits)
         self._debt += PACE * size
         if self._waiting is not None:
-            self._weigh(self._waiting, (entry_of(name, fact) for name, fact in waits.items()))
+            self._unweighed += (entry_of(name, fact) for name, fact in waits.items())
+            if len(self._unweighed) >= _TOGETHER:
+                self._weigh(self._waiting)
 
-    def _weigh(self, waiting: Counter[int], entries: Iterable[QueueEntry]) -> None:
-        for entry in entries:
-            rows, begins = entry.versions[:2]
-            rows = rows[(begins != REPRESENTATIVE_ROW) & (rows >= self._shard.first)]
-            waiting[entry.place.there // _BLOCK] += int(weights(self._shard.stored.flags(rows)).sum())
+    def _weigh(self, waiting: Counter[int]) -> None:
+        """Add the weights of the versions of `_unweighed`, which is emptied."""
+        entries, self._unweighed = self._unweighed, []
+        if not entries:
+            return
+        blocks = np.repeat([e.place.there // _BLOCK for e in entries], [e.versions.shape[1] for e in entries])
+        rows, begins = np.concatenate([entry.versions[:2] for entry in entries], axis=1)
+        mine = (begins != REPRESENTATIVE_ROW) & (rows >= self._shard.first)
+        found = weights(self._shard.stored.flags(rows[mine]))
+        for block, weight in zip(blocks[mine].tolist(), found.tolist(), strict=True):
+            waiting[block] += weight
 
     def _weighed(self) -> int:
         """The weight of the versions that a snapshot could erase, without those that have left the window. With several
         shards those wait that were deleted in a block that is not decided."""
         if self._waiting is None:
-            self._waiting = Counter()
-            self._weigh(self._waiting, queue_entries(self._store))
+            self._waiting, entries = Counter(), queue_entries(self._store)
+            while some := [*islice(entries, _TOGETHER)]:
+                self._unweighed = some
+                self._weigh(self._waiting)
+        self._weigh(self._waiting)
         for there in [there for there in self._waiting if there < self._shard.first // _BLOCK]:
             del self._waiting[there]
         shard = self._shard
@@ -264,6 +280,6 @@ class Cleaning:
         """The snapshot counts: everything due is erased."""
         assert self._before is not None
         self._erasing.forget([place.name for place in places(self._store) if place.there < self._before])
-        self._waiting = None
+        self._waiting, self._unweighed = None, []
         self._cycle.at = self._at
         self._before, self._records, self._named = None, None, False
