@@ -1,6 +1,6 @@
-"""All that leaves the gate: every seed, combination and schedule in its long form, both versions of Kafka, two hours of
-simulations by seeds that no run has had, and 20 runs of the tests that are suspected to be flaky. `make nightly` calls
-it.
+"""All that leaves the gate: every seed, combination and schedule in its long form, what needs a broker with the older
+version of Kafka too, two hours of simulations by seeds that no run has had, and 20 runs of the tests that are suspected
+to be flaky. `make nightly` calls it.
 
     python .ci/nightly.py [--minutes 80] [--stage WORDS] [--out results/nightly]
 
@@ -145,8 +145,9 @@ class Repeated:
 def stages(commit: str, out: Path) -> Iterator[Stage | Simulations | Repeated]:
     for place, version in enumerate(VERSIONS):
         long = {"STREAM_LSH_LONG": "1", "STREAM_LSH_TEST_KAFKA_VERSION": version}
-        what = ("tests/kafka",) if place else ()
-        yield Stage(f"{'Kafka tests' if place else 'all tests'}, Kafka {version}", out / f"{version}.jsonl", what, long)
+        what = ("-m", "broker") if place else ()
+        name = "tests with a broker" if place else "all tests"
+        yield Stage(f"{name}, Kafka {version}", out / f"{version}.jsonl", what, long)
     yield Simulations(f"simulations by new seeds, {MINUTES} minutes", commit, out / "simulations")
     for number, test in enumerate(FLAKY, 1):
         yield Repeated(f"flaky candidate {number}, {TIMES} runs", test, out / f"flaky-{number}")

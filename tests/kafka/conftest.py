@@ -31,6 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needed = BROKERS & set(getattr(item, "fixturenames", ()))
         if needed:
             item.add_marker("long")
+            item.add_marker("broker")
         for name in needed & ALONE:
             item.add_marker(pytest.mark.xdist_group(name))
 
