@@ -17,7 +17,7 @@ def test_there_are_some() -> None:
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
-def test_a_run_goes_on_with_an_index_of_an_earlier_version(archive: Path, tmp_path: Path) -> None:
+def test_a_run_continues_with_an_index_of_an_earlier_version(archive: Path, tmp_path: Path) -> None:
     unpacked(archive.read_bytes(), tmp_path)
     information(tmp_path / "index", check=True)
     run(tmp_path, [tmp_path / "feed.jsonl"], Settings())

@@ -66,7 +66,7 @@ def test_there_are_some() -> None:
 @simulated()
 @pytest.mark.parametrize("with_disk", [True, False])
 @pytest.mark.parametrize("archive", ARCHIVES)
-async def test_workers_go_on_with_topics_of_an_earlier_version(
+async def test_workers_continue_with_topics_of_an_earlier_version(
     world: World, cluster: Cluster, archive: str, with_disk: bool
 ) -> None:
     left = Path(folder()) / "left"
