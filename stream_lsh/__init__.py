@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stream_lsh.families.signer import Signer
     from stream_lsh.settings.model import Settings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "BrokerError",
     "DamagedError",
