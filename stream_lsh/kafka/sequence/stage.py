@@ -29,7 +29,7 @@ from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, sho
 from stream_lsh.kafka.client.clients import switch, waited
 from stream_lsh.kafka.consumer.decisions import DecisionLog, decisions_due, judged_by, judged_so_far
 from stream_lsh.kafka.consumer.delivery import Delivery, delivering
-from stream_lsh.kafka.consumer.position import Reading, committed
+from stream_lsh.kafka.consumer.position import Reading, committed, offset_lost
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
 from stream_lsh.kafka.consumer.state import SETTINGS, encode_settings, known_at, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -104,7 +104,7 @@ class SequenceStage(Stage):
         position, known = (0, None) if found is None else (found[0], Accepted.of(found[1]))
         await check_last_sent(self.settings, position, READING)
         bounds = (await self._relay.bounds({0: position}))[0]
-        self._accepted = known or self._first(bounds[1])
+        self._accepted = known or await self._first(bounds[1])
         self._show_time(self._accepted)
         accepted = self.settings.accept_deleted_records
         if missing := READING.missing(self._relay.place(0), position, bounds, accepted):
@@ -150,18 +150,18 @@ class SequenceStage(Stage):
             await self._write(kept, accepted)
         self.probe.checkpoint((now - self._since) / (3600 * self.settings.retention_hours))
 
-    def _first(self, end: int) -> Accepted:
+    async def _first(self, end: int) -> Accepted:
         """The very first start: create the key.
 
         Raises:
+            Failed: another member has taken over, and has begun.
             StoreError: there was a start before. Signers need its key.
         """
         if end:
-            raise StoreError(
-                f"the group {self.topics.group(self.role)} has no committed offset any more, but "
-                f"{self.topics.signatures} has or had frames: the accepted positions and the key of the index are "
-                "lost. Rebuild under another topic_prefix with stream-lsh kafka reindex."
-            )
+            raise await offset_lost(
+                self.settings, self._relay.member.group, self._relay.place(0),
+                f", but {self.topics.signatures} has or had frames", "lose their positions and the key of the index",
+            )  # fmt: skip
         return Accepted(secrets.token_bytes(KEY_BYTES))
 
     async def _work(self) -> None:

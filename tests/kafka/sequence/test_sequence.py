@@ -38,6 +38,7 @@ from stream_lsh.documents.times import moment
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decisions import Judged
+from stream_lsh.kafka.consumer.relay import Relay
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence import together
@@ -338,11 +339,30 @@ async def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: M
     await sign(settings, [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(4)])
     if deleted:
         await delete_before(settings, topics.signatures, deleted)
-    with pytest.raises(StoreError, match=r"no committed offset any more.*key.*reindex"):
+    with pytest.raises(StoreError, match=r"no committed offset, but.*key.*reindex"):
         accepted = {"accept_deleted_records": (f"{topics.signatures}:0:0",)}
         async with running(SequenceStage, settings.model_copy(update=accepted)) as task:
             await asyncio.wait([task], timeout=PATIENCE)
     assert await positions(settings, "sequence", topics.signatures) == {}
+
+
+@simulated()
+async def test_another_member_begins_while_one_looks_for_its_commit(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The slow one tries again, and is not told that the commit is lost."""
+    settings, bounds = await make(partitions=1, begin=False), Relay.bounds
+
+    async def late(self: Relay, positions: dict[int, int]) -> Any:
+        monkeypatch.setattr(Relay, "bounds", bounds)
+        await self.record({0: (0, Accepted(KEY))})
+        await sign(settings, [frame(settings, (0, 0, 1, STARTS))])
+        return await bounds(self, positions)
+
+    monkeypatch.setattr(Relay, "bounds", late)
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, 1)
+    assert "another member has taken over, and has begun" in caplog.text
 
 
 @simulated()
