@@ -264,7 +264,7 @@ class World:
         self._hash.update(line.encode())
         self.trace.append(line)
 
-    def run(self, work: Coroutine[Any, Any, T], seconds: float = 3600.0) -> T:
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = 4 * 3600.0) -> T:
         """Run the world until a coroutine in the main process has ended.
 
         Raises:
