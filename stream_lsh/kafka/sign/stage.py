@@ -364,9 +364,14 @@ class SignStage(Stage):
         self._pacing.placed(offset, asyncio.get_running_loop().time())
 
     async def _take(self, partition: int, records: Sequence[Record]) -> None:
+        if partition not in self._relay.positions:  # given up while the last record of another one was compared
+            return
+        epoch = self._relay.epoch
         begins, ends = self._relay.positions[partition], await self._relay.position(partition)
         if partition in self._again and (records or ends > self._again[partition].offset):
             await self._compare(partition, self._again.pop(partition), records[0] if records else None)
+            if epoch != self._relay.epoch:
+                return
             records = [record for record in records if record.offset >= begins]
         records = [record for record in records if not is_passed_over(record, self._given[partition >> TOPIC_BITS])]
         if ends > begins:

@@ -350,3 +350,46 @@ async def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_it
             frames = (await records(settings, topics.signatures))[lost:]
     firsts = [row for record in frames for row in Frame.decode(record.value, settings).segments.tolist() if row[3]]
     assert firsts == [[0, 5, firsts[0][2], STARTS]]
+
+
+@simulated()
+async def test_partitions_are_given_up_while_their_last_records_are_looked_for(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last records are compacted away, and another member joins: nothing is signed twice."""
+    settings = await make(partitions=2)
+    topics = Topics.of(settings)
+    async with admin(settings) as client:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topics.documents, {"cleanup.policy": "compact"})
+        await client.alter_configs([resource])
+    for partition in range(2):
+        name = f"{settings.topic_prefix}-{partition}"
+        async with AIOKafkaProducer(**client_options(settings), transactional_id=name) as producer:
+            for number in (partition, 10 + partition):
+                async with producer.transaction():
+                    await producer.send_and_wait(topics.documents, line(number), partition=partition)
+        gone = Note(settings.fingerprint, "json", "murmur2", Last(1, 1000, 7))  # the offset of a transaction's marker
+        await commit(settings, "sign", topics.documents, 2, gone.metadata(), partition)
+    await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, {0: 2, 1: 2}, 0).metadata())
+    looking, revoked, bounds, give_up = asyncio.Event(), asyncio.Event(), Relay.bounds, Relay._give_up
+
+    async def slow(self: Relay, positions: dict[int, int]) -> Any:
+        if len(positions) == 1 and not looking.is_set():
+            looking.set()
+            await revoked.wait()
+        return await bounds(self, positions)
+
+    async def giving_up(self: Relay) -> None:
+        await give_up(self)
+        if looking.is_set():
+            revoked.set()
+
+    monkeypatch.setattr(Relay, "bounds", slow)
+    monkeypatch.setattr(Relay, "_give_up", giving_up)
+    async with running(SignStage, settings):
+        await looking.wait()
+        async with running(SignStage, settings.model_copy(update={"data_folder": settings.data_folder / "other"})):
+            await until_signed(settings, 8)
+    frames = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    signed = [(int(p), int(o)) for f in frames for p, o in zip(f.source.partitions, f.source.offsets, strict=True)]
+    assert sorted(signed) == [(0, 2), (1, 2)]
