@@ -22,8 +22,10 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.rocksdb import Store, name_key
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.consumer.delivery import Placed
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, facts_of
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.wording import duration
 
 VERSION = 2
@@ -176,7 +178,14 @@ class LocalStore:
 
     async def read(self, consumer: AIOKafkaConsumer, changelog: TopicPartition, end: int, position: int) -> int:
         """Apply some changelog records, and return how many remain before `end`. At `end` the store is that of
-        `position`. Until then its own position stays behind the committed one."""
+        `position`. Until then its own position stays behind the committed one.
+
+        Raises:
+            Failed: aiokafka has stopped reading.
+        """
+        ended, error = private.reader_ended(consumer)
+        if ended:
+            raise Failed(f"aiokafka has stopped reading {changelog.topic}: {error!r}") from error
         found = (await consumer.getmany(timeout_ms=POLL_MS)).get(changelog, [])
         at: int = min(await consumer.position(changelog), end)
         self.restored = self.restored or bool(found)

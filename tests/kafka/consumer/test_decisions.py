@@ -1,8 +1,12 @@
 """The log of decisions: read from its first record on, shortened, and never guessed."""
 
+import asyncio
+from typing import Any
+
 import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.structs import TopicPartition
 from support.kafka.brokers import Make
 from support.simulation.runner import simulated
@@ -13,6 +17,7 @@ from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.decisions import BEHIND, DecisionLog, KnownDecisions
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.decisions import Decisions
 
@@ -61,6 +66,22 @@ async def test_it_is_read_and_shortened(make: Make) -> None:
         assert [found.offset for found in log.known.since(place, last=35)] == list(range(place // SIZE, 36))
         with pytest.raises(StoreError, match=r"decisions on the frame at offset 40 of signatures"):
             await log.read_to(40)
+
+
+@simulated()
+async def test_a_failed_reader_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the sequencer would wait for decisions for ever."""
+
+    def broken(*_: Any) -> None:
+        raise OverflowError("unforeseen")
+
+    settings = await make(shards=2, compare_with="kept", decision_lag=100, frame_documents=50, replication_factor=1)
+    async with asyncio.timeout(60), DecisionLog.open(settings, Probe("sequence")) as log:
+        await log.read()
+        monkeypatch.setattr(Fetcher, "_get_actions_per_node", broken)
+        with pytest.raises(Failed, match=r"stopped reading .*decisions: OverflowError\('unforeseen'\)"):
+            while True:
+                await log.read()
 
 
 def test_the_topic_is_there_only_where_it_is_needed() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiokafka import ConsumerRecord
+from aiokafka.consumer.fetcher import Fetcher
 from support.kafka.brokers import Make, settings_for
 from support.kafka.group_play import RULES, embedded_lines, memberships
 from support.kafka.judge_play import PARTITIONS
@@ -197,6 +198,31 @@ async def test_a_store_that_is_lost_is_read_again(make: Make, tmp_path: Path) ->
     async with running(GroupStage, settings):
         await until_folded(settings, 2 + len(said))
     assert [record.value for record in await committed_records(settings, topics.groups)] == events
+
+
+@simulated()
+async def test_a_reader_of_the_changelog_that_fails_is_replaced(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = await make()
+    said, _ = memberships(settings, tmp_path, 200)
+    await say(settings, said[:-1])
+    async with running(GroupStage, settings):
+        await until_folded(settings, len(said) - 1)
+    actions, fail = Fetcher._get_actions_per_node, True
+
+    def broken(self: Fetcher, assignment: Any) -> Any:
+        nonlocal fail
+        if fail and any(place.topic == Topics.of(settings).group_changelog for place in assignment.tps):
+            fail = False
+            raise OverflowError("unforeseen")
+        return actions(self, assignment)
+
+    monkeypatch.setattr(Fetcher, "_get_actions_per_node", broken)
+    await say(settings, said[-1:])
+    async with asyncio.timeout(120), running(GroupStage, elsewhere(settings, tmp_path / "other")):
+        await until_folded(settings, len(said))
+    assert not fail
 
 
 @simulated()
