@@ -230,6 +230,8 @@ class SourcePartition:
             (self._topics.dead_letters, self.partition): letters,
         }
         await self._delivery({place: rows for place, rows in outputs.items() if rows}, positions)
+        if joined or self._committed:  # positions that were committed before are no progress
+            self._probe.committed()
         self._committed = positions
         if there:
             self._probe.documents.inc(len(there))
@@ -241,7 +243,6 @@ class SourcePartition:
         for _, verdict in joined:
             if verdict.kind == REJECTED:
                 self._probe.rejected(verdict.reason)
-        self._probe.committed()
 
     def _look_for_losses(self, documents: TopicPartition) -> None:
         """Raises StoreError if retention has deleted documents, unless that is allowed."""

@@ -121,7 +121,7 @@ class SequenceStage(Stage):
             self._window.sent(self._accepted.last, self._accepted.documents - judged.documents)
         if known is None:  # before the commit, which signers wait for: there is one key
             await self._write(position, self._accepted)
-        self._relay.reached({0: (position, self._accepted)})
+        await self._relay.record({0: (position, self._accepted)})  # by itself this is no progress
         settings = encode_settings(self.settings)
         await (await self._relay.producer.send(self.topics.state, settings, key=SETTINGS.encode(), partition=0))
         self._relay.seek({0: position})

@@ -41,7 +41,7 @@ from support.kafka.stages import (
 from support.simulation.cluster import Cluster
 from support.simulation.runner import simulated
 
-from stream_lsh.errors import StoreError
+from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.forward import lost_verdicts, partition
 from stream_lsh.kafka.forward import stage as forward
@@ -108,6 +108,17 @@ async def test_memory_is_bounded_with_either_topic_ahead(make: Make, monkeypatch
     await check(settings, documents)
     assert most[0] < 120_000 < sum(len(d.value or b"") for d in documents) / PARTITIONS
     assert most[1] < 250
+
+
+@simulated()
+async def test_documents_that_unique_does_not_take_end_the_role(cluster: Cluster, make: Make) -> None:
+    """Each run commits its positions once more before it fails: that is no progress."""
+    settings = await make(partitions=1)
+    documents = await write_documents(settings, 30, partitions=1)
+    cluster.topics[Topics.of(settings).unique].config["max.message.bytes"] = "100"
+    await write_verdicts(settings, documents)
+    with pytest.raises(BrokerError, match=r"max\.message\.bytes"):
+        await ended(ForwardStage, settings)
 
 
 async def test_killed_in_a_transaction(make: Make) -> None:

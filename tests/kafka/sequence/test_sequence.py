@@ -31,11 +31,15 @@ from support.kafka.stages import (
     until_sequenced,
     until_signed,
 )
+from support.simulation import wire
+from support.simulation.api import per_topic
 from support.simulation.cluster import Cluster
+from support.simulation.network import GOOD, Fault, Outcome
 from support.simulation.runner import simulated
+from support.simulation.world import Process
 
 from stream_lsh.documents.times import moment
-from stream_lsh.errors import StoreError
+from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decisions import Judged
 from stream_lsh.kafka.consumer.relay import Relay
@@ -269,6 +273,22 @@ async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
     for shard in (0, 1):
         copies = await records(settings, topics.frames, shard)
         assert offsets(settings, copies) == [(0, offset) for offset in range(60)]
+
+
+@simulated()
+async def test_it_gives_up_while_frames_are_never_acknowledged(cluster: Cluster, make: Make) -> None:
+    """Each run commits its position once more before it fails: that is no progress."""
+    settings = await make(partitions=1, give_up_seconds=100)
+    topics = Topics.of(settings)
+
+    def lost(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
+        frames = head.name == "Produce" and any(topic == topics.frames for topic, _ in per_topic(ask["topics"]))
+        return Outcome(Fault.LOST) if frames else GOOD
+
+    await sign(settings, [frame(settings, (0, 0, 1, STARTS))])
+    cluster.network.fault = lost
+    with pytest.raises(BrokerError, match="without progress"):
+        await ended(SequenceStage, settings)
 
 
 @simulated()
