@@ -25,6 +25,9 @@ TOPIC_BITS = 20
 
 Headers = list[tuple[str, bytes]]
 
+_LENGTHS = 7
+"""Bytes of the lengths of a header's name and value, at most."""
+
 
 class Record(Protocol):
     """What is used of a record of the documents topic. timestamp: ms since 1970, -1 if the record has none."""
@@ -68,6 +71,12 @@ def row_bits(sources: NDArray[np.int32]) -> NDArray[np.int64]:
 def header_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
     """Bytes of a record's headers."""
     return sum([len(name) + len(value or b"") for name, value in headers])
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Bytes of a record, at most. Kafka writes the lengths of each header, too."""
+    names = sum([len(name.encode()) + len(value or b"") for name, value in headers])
+    return len(key or b"") + len(value or b"") + names + _LENGTHS * len(headers)
 
 
 def is_passed_over(record: Record, settings: Settings) -> bool:

@@ -28,7 +28,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.source import header_bytes, is_passed_over, source_of
+from stream_lsh.wire.source import is_passed_over, record_size, source_of
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
@@ -352,13 +352,19 @@ def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
 
 def _cut(letter: Row, most: int) -> Row:
     """The dead letter with the beginning of its value, if it has more bytes than its topic takes: the documents topic
-    may have it compressed."""
+    may have it compressed. If key and headers of the document leave no room, its headers are left out, and of the key
+    is only the beginning."""
     key, value, headers, timestamp = letter
-    room = most - len(key or b"") - header_bytes(headers) - header_bytes([(TRUNCATED, bytes(20))])
-    if value is None or len(value) <= room:
+    own, added = headers[: -len(LETTER)], headers[-len(LETTER) :]
+    size = TRUNCATED, str(len(value or b"")).encode()
+    room = most - record_size(key, None, [*own, (TRUNCATED, bytes(20)), *added])
+    if len(value or b"") <= room:
         return letter
-    size = TRUNCATED, str(len(value)).encode()
-    return key, value[: max(0, room)], [*headers[: -len(LETTER)], size, *headers[-len(LETTER) :]], timestamp
+    if room < 0:
+        own, room = [], most - record_size(key, None, [size, *added])
+    if room < 0:
+        key, room = (key or b"")[:room], 0
+    return key, value and value[:room], [*own, size, *added], timestamp
 
 
 def read_verdict(record: ConsumerRecord, *topics: str) -> Verdict:

@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.fields import MAX_ID_BYTES
 from stream_lsh.families.components import components_of
 from stream_lsh.families.family import Signs
 from stream_lsh.kafka.names import Topics
@@ -17,10 +18,12 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
 from stream_lsh.kafka.sign.records import NONE_EXCLUDED, columns_of, headers_of
 from stream_lsh.wire.frames import CONTINUES, Frame
-from stream_lsh.wire.source import TOPIC_BITS, Headers, Record, Source, header_bytes
+from stream_lsh.wire.source import TOPIC_BITS, Headers, Record, Source, header_bytes, record_size
 
 HEADER_BYTES = 128 << 10
 """Limit for a document's trace headers: its verdict and every pair repeat them, and their topics accept 1 MiB."""
+TOMBSTONE_BYTES = 2 * MAX_ID_BYTES
+"""Limit for the ids in the headers of a tombstone."""
 ROW_BYTES = 56  # of a document besides signature, id and text: positions, times, sizes, fingerprint, ends
 COMPRESSED = 0.6  # estimated ratio of compressed to plain text, before the first measurement
 AIM = 0.92  # share of a frame's size limit that is aimed at, because compression varies
@@ -207,8 +210,15 @@ class Framer:
 
 
 def _above(records: Sequence[Record], most: int) -> list[tuple[int, int]]:
-    """Number and bytes of the records that are larger than `most`."""
-    sizes = [len(record.value or b"") + len(record.key or b"") + header_bytes(record.headers) for record in records]
+    """Number and bytes of the records that are larger than `most`, or whose tombstones may be: these have the headers,
+    too."""
+    sizes = [
+        max(
+            record_size(record.key, record.value, record.headers),
+            record_size(record.key, None, record.headers) + TOMBSTONE_BYTES if record.headers else 0,
+        )
+        for record in records
+    ]
     return [(i, size) for i, size in enumerate(sizes) if size > most]
 
 

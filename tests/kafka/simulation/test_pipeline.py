@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiokafka import AIOKafkaProducer
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.long_form import only_long
@@ -51,6 +52,34 @@ async def test_partitions_that_are_added_wait_for_the_outputs(world: World, clus
     await pipeline.finish(workers, 300)
     assert {record.partition for record in pipeline.records("verdicts")} == set(range(2 * PARTITIONS))
     pipeline.check()
+
+
+@simulated()
+async def test_records_that_their_keys_or_headers_fill_are_dead_letters(world: World, cluster: Cluster) -> None:
+    """With the headers of a dead letter or of a tombstone they would be more than a topic takes."""
+    pipeline = Pipeline(world, cluster, **plain.SURE, **UPDATES, partitions=1)
+    await pipeline.create_topics()
+    worker = pipeline.start()
+    long, most = b"i" * 3000, 1_048_490
+    records: list[tuple[bytes, bytes, list[tuple[str, bytes]]]] = [
+        (b"a", b'{"id":"a","text":"a b c d e f g"}', []),
+        (long, b'{"id":"%b","text":"a b c d e f g"}' % long, []),  # the next representative
+        (b"a", b'{"id":"a","text":"other words here now"}', [("h", bytes(most - 1200))]),
+        (b"k" * most, b"x", []),
+        (b"m", b'{"id":"m","text":"compressed by its producer"}', [("a", b"")] * 400_000),
+        (b"z", b'{"id":"z","text":"the last one"}', []),
+    ]
+    options: dict[str, Any] = {"max_request_size": 1 << 22, "max_batch_size": 1 << 22, "compression_type": "gzip"}
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, **options) as producer:
+        for key, value, headers in records:
+            await producer.send_and_wait(pipeline.topics.documents, value, key, 0, headers=headers)
+    await pipeline.finish([worker], 300)
+    await pipeline.stop(worker)
+    letters = pipeline.records("dead_letters")
+    assert [dict(record.headers)["offset"] for record in letters] == [b"2", b"3", b"4"]
+    assert [dict(record.headers).get("truncated") for record in letters] == [None, b"1", b"46"]
+    assert [len(record.key or b"") > 1_000_000 for record in letters] == [False, True, False]
+    assert [record.key for record in pipeline.records("unique")] == [b"a", b"z"]
 
 
 @only_long  # a seed takes up to two minutes among other tests
