@@ -131,8 +131,8 @@ def _cause_of(cancelled: asyncio.CancelledError) -> Exception:
 async def keep_running(make: Callable[[], Stage], stop: asyncio.Event, settings: KafkaSettings, probe: Probe) -> None:
     """Run a role again and again until `stop` is set.
 
-    After a temporary failure it waits 0.1 s to 5 s and begins again. The delay and the time until it gives up are reset
-    once a run has committed something, or has been idle for a minute.
+    After a temporary failure it waits 0.1 s to 5 s and begins again. The time until it gives up is reset once a run has
+    committed something, or has been idle for a minute. So are the delay and the 15 s, if that run has lasted for 5 s.
 
     Raises:
         BrokerError: nothing was committed for `give_up_seconds`; Kafka refuses this client (at once); a topic or an
@@ -171,7 +171,9 @@ async def keep_running(make: Callable[[], Stage], stop: asyncio.Event, settings:
             return
         idle = probe.last_idle
         if probe.commits > commits or (idle is not None and idle >= began + QUIET):
-            failing, lacking, tries = now, None, 0
+            failing = now
+            if now >= began + LONGEST:  # in shorter runs, some partitions may hide that another one always fails
+                lacking, tries = None, 0
         elif failing is None:
             failing = max(began, idle or began)  # there was no failure until then
         # Timed separately: even after 15 s of other failures such an error may be temporary.

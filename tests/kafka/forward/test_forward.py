@@ -121,6 +121,31 @@ async def test_documents_that_unique_does_not_take_end_the_role(cluster: Cluster
         await ended(ForwardStage, settings)
 
 
+@simulated()
+async def test_a_document_that_unique_does_not_take_is_not_hidden_by_another_partition(
+    cluster: Cluster, make: Make
+) -> None:
+    """In which each run forwards something before it fails."""
+    settings = await make(partitions=2)
+    large = Written(0, 0, b"k", bytes(5000), [], NOW, "unique")
+    small = [Written(1, offset, b"k", b"x", [], NOW, "unique") for offset in range(400)]
+    cluster.topics[Topics.of(settings).unique].config["max.message.bytes"] = "1000"
+
+    async def feed() -> None:
+        await write_plain(settings, [large])
+        await write_verdicts(settings, [large])
+        for document in small:
+            await write_plain(settings, [document])
+            await write_verdicts(settings, [document])
+            await asyncio.sleep(0.5)
+
+    feeding = asyncio.create_task(feed())
+    with pytest.raises(BrokerError, match=r"max\.message\.bytes"):
+        await ended(ForwardStage, settings)
+    assert not feeding.done()
+    feeding.cancel()
+
+
 async def test_killed_in_a_transaction(make: Make) -> None:
     settings = await make(**DEATHS)
     # Commits 1 to 3 are those of the beginnings.

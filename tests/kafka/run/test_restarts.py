@@ -148,6 +148,23 @@ async def test_time_in_which_all_was_well_is_no_failure() -> None:
     assert play.runs == 4
 
 
+async def test_what_short_runs_commit_hides_no_failure(delays: list[float]) -> None:
+    """Other partitions have moved."""
+
+    def commits(after: float) -> Callable[[Stage], None]:
+        def act(run: Stage) -> None:
+            run.probe.committed()
+            fails(errors.MessageSizeTooLargeError(), after=after)(run)
+
+        return act
+
+    play = Play(*[commits(2)] * 4, commits(20), *[commits(2)] * 9)
+    with pytest.raises(BrokerError, match=r"max\.message\.bytes"):
+        await play.run()
+    assert play.runs == 13
+    assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
+
+
 async def test_a_repeated_failure_is_logged_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     away = fails(ConnectionRefusedError(111, "refused"), after=5)
     play = Play(*[away] * 8, fails(Failed("fenced"), after=1), away)
