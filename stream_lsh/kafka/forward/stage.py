@@ -115,6 +115,8 @@ class ForwardStage(Stage):
             records = await self._values.read(found.get(source.verdicts, ()), self._stop)
             if documents or records:
                 verdicts = [verdict for record in records if (verdict := await self._verdict(record)) is not None]
+                if partition not in self._sources:  # given away meanwhile, with all others
+                    return
                 source.offer(documents, verdicts)
                 self.probe.lag(partition, self._member.lag(source.verdicts, source.needed))
 

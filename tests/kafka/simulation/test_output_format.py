@@ -254,6 +254,28 @@ async def test_forward_keeps_documents_while_it_cannot_decode_their_verdicts(
     assert not any("have no verdict" in line for line in world.warnings)
 
 
+@simulated(seeds=2)
+async def test_forward_gives_partitions_up_while_it_cannot_decode_verdicts(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, pipeline = start_avro(world, cluster, monkeypatch)
+    await pipeline.create_topics()
+    workers = [pipeline.start("sign", "sequence", "match", "judge")]
+    await pipeline.feed(plain.history(N, PARTITIONS, world.seed), 20)
+    while len(pipeline.records("verdicts")) < N:
+        await asyncio.sleep(1)
+    registry.absent = 10**9
+    workers.append(pipeline.start("forward"))
+    await asyncio.sleep(20)
+    workers += [pipeline.start("forward") for _ in range(4)]
+    await asyncio.sleep(20)
+    registry.absent = 0
+    pipeline.decoders = {id.to_bytes(5): Decoder(schema) for schema, id in registry.subjects.values()}
+    await pipeline.finish(workers, 300)
+    await pipeline.stop(*workers)
+    pipeline.check()
+
+
 @simulated()
 async def test_status_counts_verdicts_in_avro(world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the registry, or its address, a document is done when forward has passed it on."""
