@@ -26,12 +26,13 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import seen, switch
 from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.absence import REGISTRY, Absence
+from stream_lsh.kafka.consumer.output import ANSWER_SECONDS
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import OVERHEAD, Topics, largest_frame
 from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.restarts import Failed, Stage
+from stream_lsh.kafka.run.restarts import Failed, Stage, Unanswered
 from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.attempts import Attempts
@@ -180,7 +181,11 @@ class SignStage(Stage):
 
     async def _note(self, marks: Marks) -> None:
         """Write committed positions in the topic `state`, too. Less often: an old one there has signed again what the
-        sequencer has not accepted."""
+        sequencer has not accepted.
+
+        Raises:
+            Unanswered: that is not acknowledged in time. aiokafka would wait for ever.
+        """
         self._attempts.passed({p: at for p, (at, _) in marks.items()})
         sent, now = [], time.monotonic()
         for p, (at, note) in marks.items():
@@ -192,7 +197,12 @@ class SignStage(Stage):
                 value = state.encode({self._relay.place(p): (at, note.metadata())})
                 key = state.key_of(self.role, p)
                 sent.append(await self._relay.producer.send(self.topics.state, value, key=key, partition=0))
-        await asyncio.gather(*sent)
+        if sent:
+            done, late = await asyncio.wait(sent, timeout=ANSWER_SECONDS)
+            for future in done:
+                future.result()
+            if late:
+                raise Unanswered(f"{self.topics.state} has not acknowledged positions within {ANSWER_SECONDS:.0f} s")
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
         topics = self.topics

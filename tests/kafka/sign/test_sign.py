@@ -24,9 +24,14 @@ from support.kafka.stages import (
     until_committed,
     until_signed,
 )
+from support.simulation import wire
+from support.simulation.api import per_topic
+from support.simulation.cluster import Cluster
+from support.simulation.network import GOOD, Fault, Outcome
 from support.simulation.runner import simulated
+from support.simulation.world import Process
 
-from stream_lsh.errors import StoreError
+from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.relay import Relay
 from stream_lsh.kafka.names import Topics
@@ -393,3 +398,22 @@ async def test_partitions_are_given_up_while_their_last_records_are_looked_for(
     frames = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
     signed = [(int(p), int(o)) for f in frames for p, o in zip(f.source.partitions, f.source.offsets, strict=True)]
     assert sorted(signed) == [(0, 2), (1, 2)]
+
+
+@simulated()
+async def test_it_gives_up_while_state_acknowledges_nothing(cluster: Cluster, make: Make) -> None:
+    settings = await make(partitions=1, give_up_seconds=100)
+    topics = Topics.of(settings)
+    await sign_ten(settings)
+
+    def lost(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
+        state = head.name == "Produce" and any(topic == topics.state for topic, _ in per_topic(ask["topics"]))
+        return Outcome(Fault.LOST) if state else GOOD
+
+    with pytest.raises(BrokerError, match="without progress"):
+        async with running(SignStage, settings) as task:
+            await asyncio.sleep(20)
+            cluster.network.fault = lost
+            await produce(settings, [line(i) for i in range(10, 20)], 1)
+            done, _ = await asyncio.wait([task], timeout=200)
+    assert done
