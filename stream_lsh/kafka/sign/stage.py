@@ -256,11 +256,12 @@ class SignStage(Stage):
         """Runs beside reading, which must not wait for a moving coordinator."""
         while True:
             await asyncio.sleep(HELD_SECONDS)
-            epoch, have = self._relay.epoch, max(map(output_of, self._relay.positions), default=0) + 1
+            positions = self._relay.positions  # another object after each assignment
+            have = max(map(output_of, positions), default=0) + 1
             pause = await self._paused(lost=bool(self._pause))
             if self._excluded:
                 have = await output_partitions(self._relay.admin, self.settings)
-            if epoch == self._relay.epoch:
+            if positions is self._relay.positions:
                 self._hold(have, pause)
             await self._look_for_lost_frames()
 

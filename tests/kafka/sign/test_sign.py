@@ -417,3 +417,30 @@ async def test_it_gives_up_while_state_acknowledges_nothing(cluster: Cluster, ma
             await produce(settings, [line(i) for i in range(10, 20)], 1)
             done, _ = await asyncio.wait([task], timeout=200)
     assert done
+
+
+@simulated()
+async def test_what_was_seen_before_an_assignment_says_nothing_about_it(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """An answer about the pause is late: it was asked for between two assignments."""
+    settings = await make(partitions=3)
+    paused, late = SignStage._paused, False
+
+    async def slow(self: SignStage, *, lost: bool) -> Any:
+        nonlocal late
+        found = await paused(self, lost=lost)
+        if not lost and self._relay.epoch and not self._relay.positions:
+            while not self._relay.positions:
+                await asyncio.sleep(0.01)
+            late = True
+        return found
+
+    monkeypatch.setattr(SignStage, "_paused", slow)
+    other = settings.model_copy(update={"data_folder": settings.data_folder / "other"})
+    async with running(SignStage, settings):
+        while not late:
+            async with running(SignStage, other):
+                await asyncio.sleep(5)
+        await asyncio.sleep(1)
+    assert "which the outputs do not have" not in caplog.text
