@@ -419,8 +419,9 @@ class Copy:
         else:
             if self.cycle.last_frame is not None and what <= self.cycle.last_frame:  # it is there already
                 amount[1:] = 0
+            else:
+                self.cycle.last_frame = what
             self._count_change(amount)
-            self.cycle.last_frame = what
             if self.forgetting is not None:
                 self.forgetting.placed(what, changelog_offset)
         self.changelog_offset = changelog_offset + records - 1

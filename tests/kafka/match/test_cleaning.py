@@ -554,3 +554,26 @@ def test_replies_that_a_former_owner_has_not_sent_are_kept(tmp_path: Path) -> No
     before = owner.cycle()[-1].before
     assert before > max((mark.before for mark in sent), default=0)
     assert owner.replica.match(data[-1]).reply is None
+
+
+def test_an_owner_that_ends_while_it_answers_again_follows_the_next_one(tmp_path: Path) -> None:
+    """It repeats the changes of three frames, and is a standby after the first of them. The next snapshot counts for
+    it, too."""
+    settings, log = settings_of(**UPDATES), Changelog()
+    data = match_play.frames(settings, changing(220), 20)
+    former = Owner(settings, tmp_path / "former", log)
+    for frame in data[:-1]:
+        former.match(frame)
+    next_owner = Owner(settings, tmp_path / "next", log)
+    former.match(data[-4])
+    former.replica.close()
+    next_owner.replica.deactivate()
+    next_owner.replica.apply(log.since(next_owner.replica.changelog_offset))
+    next_owner.replica.activate()
+    next_owner.match(data[-1])
+    with closing(followed(settings, tmp_path / "former", log)) as standby:
+        next_owner.cycle()
+        standby.apply(log.since(standby.changelog_offset), start=0)
+        assert standby.cycle == next_owner.replica.cycle
+        assert list(places(standby.store)) == []
+    next_owner.replica.close()
