@@ -83,6 +83,7 @@ class Held:
         self._foreign = partial(foreign, shard)
         self.shard = shard
         self.folder = settings.data_folder / f"shard-{shard}"
+        self._deleted = settings.data_folder / f"shard-{shard}.deleted"  # the folder while it is being deleted
         self.read: int | None = None
         self.start = self.deleted = 0
         self.erases = settings.erase_hours is not None or settings.cleans
@@ -126,6 +127,7 @@ class Held:
         await asyncio.shield(self._opening)
 
     def _open(self) -> None:
+        self._sweep()
         try:
             self._replica = self._new()
         except DamagedError as error:
@@ -189,8 +191,16 @@ class Held:
         log.warning("shard %d: %s; deleting %s to rebuild it from the changelog", self.shard, reason, self.folder)
         with suppress(StreamLshError):
             self._shut()
+        # Renamed first: half a folder would be damage, which does not say that the changelog is whole.
         with plainly(self.folder):
-            shutil.rmtree(self.folder)
+            self._sweep()
+            self.folder.rename(self._deleted)
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete what is left of a folder that was given up."""
+        if self._deleted.exists():
+            shutil.rmtree(self._deleted)
 
     def _anew(self, reason: str, *, whole: bool = False) -> Failed:
         """Delete the folder, see `_delete`. Returns the error for this run; the next run begins with the changelog."""

@@ -96,6 +96,28 @@ async def run(
         return [matched.answer and matched.answer.reply for matched in await held.match(log)]
 
 
+async def test_half_a_deleted_folder_is_no_damage(
+    tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The changelog was cleaned, and has all that is needed: the folder is given up. The worker is killed while it
+    deletes it, and the next one needs no leave to go on."""
+    settings = settings_of(tmp_path)
+    await kept(settings, whole[1], FRAMES)
+
+    def killed(folder: Path) -> None:
+        (folder / "db" / "CURRENT").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", killed)
+        async with holding(settings, FRAMES, FRAMES + 1) as held:
+            with pytest.raises(KeyboardInterrupt):
+                held._delete("the changelog was cleaned", whole=True)
+    async with holding(settings, FRAMES, FRAMES + 1) as held:
+        assert held.reached == 0
+    assert [path.name for path in settings.data_folder.iterdir()] == ["shard-0"]
+
+
 async def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that crashes while a shard is opened leaves nothing that is open."""
     settings = settings_of(tmp_path)
