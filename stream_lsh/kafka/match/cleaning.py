@@ -88,6 +88,11 @@ class Cleaning:
         return self._erasing
 
     @property
+    def begun(self) -> bool:
+        """Whether records of a snapshot are being made."""
+        return self._records is not None
+
+    @property
     def owes(self) -> bool:
         """Whether the snapshot in progress is slower than `PACE`: then no frame shall be matched before the next step.
         Otherwise a busy feed would write any number of changes meanwhile."""

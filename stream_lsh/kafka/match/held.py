@@ -332,6 +332,7 @@ class Held:
             )  # fmt: skip
         if self.settings.cleans and replica.store.joint:
             log.info("shard %d: %s has ids and texts together: no cleaning by size begins", self.shard, self.folder)
+        replica.go_on()
         self._intact(replica.activate)
         if replica.missing and self.settings.window is not None:
             log.warning(

@@ -146,18 +146,30 @@ class Replica(Copy):
         shard.results = Results.of(0, self._attempts.progress)
         self._places = ShardSourcePositions(shard, self.store)
         if self._erases:
-            erasing = Erasing(
-                self.folder, self.store, [shard], self._erase_after or 0, self._deletes, self.settings.id_field,
-                deletes_entries=False,
-            )  # fmt: skip
-            limit = None if self.store.joint else self._limit
-            names = DecisionNames(self.store, shard) if shard.limits.late else None
-            self._cleaning = Cleaning(
-                self.store, shard, key, self._answers, erasing, self.cycle, names, self._erase_after, limit,
-                self.volume, self.forgetting, self.cycle.unfinished(self.began),
-            )  # fmt: skip
+            self._cleaning = self._new_cleaning(shard, key)
             self._appended = max(self.now, latest_deletion(self.store, self._appended))
         return shard
+
+    def _new_cleaning(self, shard: Shard, key: bytes) -> Cleaning:
+        erasing = Erasing(
+            self.folder, self.store, [shard], self._erase_after or 0, self._deletes, self.settings.id_field,
+            deletes_entries=False,
+        )  # fmt: skip
+        limit = None if self.store.joint else self._limit
+        names = DecisionNames(self.store, shard) if shard.limits.late else None
+        return Cleaning(
+            self.store, shard, key, self._answers, erasing, self.cycle, names, self._erase_after, limit,
+            self.volume, self.forgetting, self.cycle.unfinished(self.began),
+        )  # fmt: skip
+
+    def go_on(self) -> None:
+        """Of an open shard that was handed over and came back: its last snapshot records may not have been sent. The
+        snapshot continues behind those that are confirmed."""
+        if self._cleaning is None or self._shard is None or self._key is None or not self._cleaning.begun:
+            return
+        self._cleaning.erasing.finish()
+        self.volume.forget_made()
+        self._cleaning = self._new_cleaning(self._shard, self._key)
 
     @property
     def shard(self) -> Shard:

@@ -577,3 +577,33 @@ def test_an_owner_that_ends_while_it_answers_again_follows_the_next_one(tmp_path
         assert standby.cycle == next_owner.replica.cycle
         assert list(places(standby.store)) == []
     next_owner.replica.close()
+
+
+async def test_a_snapshot_goes_on_when_its_shard_stays_in_a_rebalance(tmp_path: Path) -> None:
+    """A record of it was made when the shard was handed over, and was not sent."""
+    settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0}, erase_hours=0)
+    log, sent, lost = Changelog(), list[Mark](), list[Mark]()
+    held = Held(settings, 0)
+    await held.open(0)
+    held.check(0, 0)
+    await held.activate()
+    for matched in await held.match(frames(settings, changing(300))):
+        assert matched.answer is not None
+        assert matched.answer.change is not None
+        held.confirmed.append((matched.answer.offset, log.add(matched.answer.change), 1))
+    held._matched -= NOW
+    while not sent or sent[-1].part != ENDS:
+        if (found := await held.clean()) is None:
+            continue
+        mark, record = found
+        if len(sent) in (3, 5) and len(lost) < len(sent) // 2:
+            lost.append(mark)
+            held.check(0, len(log.values))  # the rebalance
+            await held.activate()
+        else:
+            sent.append(mark)
+            held.confirmed.append((mark, log.add(record), 1))
+    assert await held.match(()) == []
+    assert len(lost) == 2 and [mark.part for mark in sent].count(BEGINS) == 1
+    assert held.needed == log.values.index(next(value for value in log.values if is_base(value)))
+    await held.close()
