@@ -17,10 +17,13 @@ from stream_lsh.kafka.consumer.unreadable import SKIPPABLE, SKIPPED, named
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.envelope import kind_of
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
+from stream_lsh.wire.set_back import KIND as SET_BACK
+from stream_lsh.wire.set_back import SetBack
 
 LOST = {
     "signatures": "nothing; the signers sign its documents again, as far as retention has not deleted them.",
@@ -91,7 +94,7 @@ def _decode(topic: str, record: ConsumerRecord, settings: KafkaSettings) -> obje
         return Part.decode(value, settings)
     match topic:
         case "signatures":
-            return Places.of(value, settings)
+            return SetBack.decode(value) if kind_of(value) == SET_BACK else Places.of(value, settings)
         case "frames":
             return [Sequenced.decode(frame, settings) for frame in split_frames(value, settings)]
         case "matches":

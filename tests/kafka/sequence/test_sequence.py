@@ -51,6 +51,8 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
+from stream_lsh.kafka.tools.skip import look as find
+from stream_lsh.kafka.tools.skip import skip
 from stream_lsh.kafka.tools.stream_time import look
 from stream_lsh.wire.frames import CONTINUES, STARTS
 from stream_lsh.wire.sequenced import Sequenced
@@ -159,6 +161,18 @@ async def test_stream_time_is_set_back_at_its_place_in_the_log(make: Make) -> No
     found = [Sequenced.decode(copy.value, settings) for copy in await records(settings, topics.frames, 0)]
     ends = [(int(sequenced.log[-1]) - now, sequenced.shift) for sequenced in found if sequenced.log is not None]
     assert ends == [(day, 0), (day + 1000, day), (day + 3000, day + 1000)]
+
+
+@simulated()
+async def test_an_order_of_a_newer_version_ends_the_role_until_it_is_skipped(make: Make) -> None:
+    settings, order = await make(window="1h", time_field="ts", shards=1), bytearray(SetBack(1).encode())
+    order[5] += 1  # its version
+    await sign(settings, [frame(settings, (0, 0, 3, STARTS)), bytes(order)])
+    with pytest.raises(StoreError, match=r"upgrade this worker. Or have .* stream-lsh kafka skip signatures 0 1"):
+        await ended(SequenceStage, settings)
+    await skip(settings, await find(settings, "signatures", 0, 1))
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, 2)
 
 
 async def test_a_sequencer_without_its_partition_shows_no_stream_time() -> None:
