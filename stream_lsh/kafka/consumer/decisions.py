@@ -18,14 +18,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 
 from stream_lsh.errors import FormatError, StoreError
-from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import Deletion, consuming
+from stream_lsh.kafka.consumer.group_member import check_reading
 from stream_lsh.kafka.consumer.position import REBUILD, committed, facts_of
 from stream_lsh.kafka.consumer.state import known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions, decisions_of_shard
@@ -195,9 +194,7 @@ class DecisionLog:
             StoreError: a record is unreadable.
             Failed: aiokafka has stopped reading.
         """
-        ended, error = private.reader_ended(self._consumer)
-        if ended:
-            raise Failed(f"aiokafka has stopped reading {self._place.topic}: {error!r}") from error
+        check_reading(self._consumer, self._place.topic)
         for record in (await self._consumer.getmany(self._place, timeout_ms=POLL_MS)).get(self._place, ()):
             try:
                 found = self._adjacent.read(record.offset, record.value or b"", Decisions.decode)

@@ -52,6 +52,13 @@ class OutOfRange(Failed):
         self.positions = positions
 
 
+def check_reading(consumer: AIOKafkaConsumer, topic: str) -> None:
+    """Raise Failed if aiokafka has stopped reading a topic: it does so silently at an error that it does not expect."""
+    ended, error = private.reader_ended(consumer)
+    if ended:
+        raise Failed(f"aiokafka has stopped reading {topic}: {error!r}") from error
+
+
 class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Reads the partitions that the group assigns, from where `set_up` seeks to.
 
@@ -240,9 +247,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return False
 
     def _check(self) -> None:
-        ended, error = private.reader_ended(self.consumer)
-        if ended:
-            raise Failed(f"aiokafka has stopped reading {self._topics[0]}: {error!r}") from error
+        check_reading(self.consumer, self._topics[0])
         seconds = self._patience if self._joining else SILENCE
         if time.monotonic() <= self._heard + seconds:
             return

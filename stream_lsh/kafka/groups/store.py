@@ -22,10 +22,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.rocksdb import Store, name_key
-from stream_lsh.kafka.client import private
 from stream_lsh.kafka.consumer.delivery import Placed
+from stream_lsh.kafka.consumer.group_member import check_reading
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, facts_of
-from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.wording import duration
 
 VERSION = 2
@@ -183,9 +182,7 @@ class LocalStore:
         Raises:
             Failed: aiokafka has stopped reading.
         """
-        ended, error = private.reader_ended(consumer)
-        if ended:
-            raise Failed(f"aiokafka has stopped reading {changelog.topic}: {error!r}") from error
+        check_reading(consumer, changelog.topic)
         found = (await consumer.getmany(timeout_ms=POLL_MS)).get(changelog, [])
         at: int = min(await consumer.position(changelog), end)
         self.restored = self.restored or bool(found)
