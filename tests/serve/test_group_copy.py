@@ -54,7 +54,8 @@ class Broker:
         monkeypatch.setattr(copying, "clock", lambda: self.now)
         monkeypatch.setattr(copying, "tombstones_kept", kept)
         monkeypatch.setattr(copying, "consuming", consuming)
-        monkeypatch.setattr(copying, "private", SimpleNamespace(learn=learn, reader_ended=lambda _: (False, None)))
+        monkeypatch.setattr(copying, "private", SimpleNamespace(learn=learn))
+        monkeypatch.setattr(copying, "check_reading", lambda *_: None)
 
     async def beginning_offsets(self, places: list[Any]) -> dict[Any, int]:
         return dict.fromkeys(places, 0)

@@ -22,11 +22,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.reader import IndexReader
 from stream_lsh.index.store.errors import refusal
-from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import Stopped, unless
 from stream_lsh.kafka.client.connection import FINAL, admin, cause, explain
 from stream_lsh.kafka.client.reading import existing, read_from, reading
 from stream_lsh.kafka.consumer.decisions import DecisionLog, KnownDecisions, judged_by
+from stream_lsh.kafka.consumer.group_member import check_reading
 from stream_lsh.kafka.lookup.alignment import Alignment, Behind, Lag
 from stream_lsh.kafka.lookup.reader import FrameReader, provisional_from
 from stream_lsh.kafka.match.held import Held
@@ -248,9 +248,7 @@ class Lookup:
                         alignment.add(place.partition, record.offset, record.value or b"")
             else:
                 await asyncio.sleep(POLL_MS / 1000)
-            ended, error = private.reader_ended(consumer)
-            if ended:
-                raise Failed(f"aiokafka has stopped reading {topic}: {error!r}") from error
+            check_reading(consumer, topic)
             for task in self._tasks:
                 if task.done():
                     task.result()

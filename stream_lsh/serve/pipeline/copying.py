@@ -19,6 +19,7 @@ from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.rocksdb import MEMBERS, Store, name_key
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming
+from stream_lsh.kafka.consumer.group_member import check_reading
 from stream_lsh.kafka.names import Topics, largest_record
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
@@ -106,9 +107,7 @@ class GroupCopy:
                     copy.whole_at = asked
                     up_to_date(True)
                 records = (await consumer.getmany(timeout_ms=POLL_MS)).get(place, [])
-                ended, error = private.reader_ended(consumer)
-                if ended:
-                    raise Failed(f"aiokafka has stopped reading {place.topic}: {error!r}") from error
+                check_reading(consumer, place.topic)
                 if clock() >= asked + ASK_SECONDS:
                     asked, end = await self._end(consumer)
                     if copy is self._read and 2 * (asked - copy.whole_at) >= kept:

@@ -23,6 +23,7 @@ from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.consumer.decisions import Judged
+from stream_lsh.kafka.consumer.group_member import check_reading
 from stream_lsh.kafka.consumer.output_values import OutputValues, check_decoded
 from stream_lsh.kafka.consumer.position import all_committed, committed
 from stream_lsh.kafka.groups.store import Folded
@@ -145,9 +146,7 @@ class _Run:
                     _LOG.warning("%s; it is skipped", undecodable)
                     continue
                 self._outputs.take(record)
-        ended, error = private.reader_ended(self._consumer)
-        if ended:
-            raise Failed(f"aiokafka has stopped reading {self._topics.verdicts}: {error!r}") from error
+        check_reading(self._consumer, self._topics.verdicts)
 
     async def _is_behind(self, mark: Mark) -> bool:
         """Whether everything up to a mark is read. Positions count, as transaction markers may follow the last
