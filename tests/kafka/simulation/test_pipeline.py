@@ -211,6 +211,7 @@ TOGETHER: dict[str, Any] = {
 @pytest.mark.limit(3600)
 @simulated(nodes=3)
 async def test_two_hours_of_everything_together(world: World, cluster: Cluster) -> None:
+    world.most_seconds = 3 * 3600
     pipeline = await everything_together(world, cluster, seconds=2 * 3600, rate=1000 / plain.STEP, pause=60)
     changelog = cluster.topics[pipeline.topics.changelog].logs
     assert all(log.start > 0 and sum(len(batch.data) for batch in log.batches) < 4_000_000 for log in changelog)

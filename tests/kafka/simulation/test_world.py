@@ -94,8 +94,9 @@ async def test_what_waits_for_ever_is_named_with_the_seed(world: World, cluster:
     other = World(Schedule(17))
     with pytest.raises(Stuck, match="seed 17: everything waits"):
         other.run(asyncio.Event().wait())
+    other.most_seconds = 5
     with pytest.raises(Stuck, match="seed 17: after 5 s"):
-        other.run(asyncio.sleep(10), seconds=5)
+        other.run(asyncio.sleep(10))
 
 
 @simulated(nodes=2)

@@ -205,6 +205,7 @@ class World:
         numbers: how many things have a number: what iterates goes by it.
         warnings: of the roles, with the time; not part of the digest, as their texts may have addresses.
         late: why it has to end at once, if it has.
+        most_seconds: virtual seconds that a run may take.
         schedule: its seed, and what is left out.
         trace: what happened, a line each, with the time in seconds.
     """
@@ -223,6 +224,7 @@ class World:
         self.steps = 0
         self.work, self.mean_latency = WORK, LATENCY
         self.late = ""
+        self.most_seconds = 3600.0
         self.warnings: list[str] = []
         self.numbers = 0
         self._hash = hashlib.sha256()
@@ -264,18 +266,18 @@ class World:
         self._hash.update(line.encode())
         self.trace.append(line)
 
-    def run(self, work: Coroutine[Any, Any, T], seconds: float = 4 * 3600.0) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the world until a coroutine in the main process has ended.
 
         Raises:
-            Stuck: nobody can do anything any more, or so many virtual seconds have gone by.
+            Stuck: nobody can do anything any more, or `most_seconds` have gone by.
         """
-        task, end = self.main.loop.create_task(work), Clock.now + seconds
+        task, began = self.main.loop.create_task(work), Clock.now
         before, running = self._current, events._get_running_loop()
         try:
             while not task.done():
-                if Clock.now > end:
-                    raise Stuck(self._told(f"after {seconds:g} s it goes on"))
+                if Clock.now > began + self.most_seconds:
+                    raise Stuck(self._told(f"after {self.most_seconds:g} s it goes on"))
                 if self.late:
                     raise Stuck(self._told(self.late))
                 if not self._step():
