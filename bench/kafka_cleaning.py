@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import random
 import statistics
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,14 +82,13 @@ def changelog_bytes(broker: KafkaBroker | None, topic: str) -> int:
 async def run(given: argparse.Namespace) -> None:
     where = report.environment(PACKAGES)
     documents = updates(posts(given.data, given.work, 20_000), given.ids, given.updates)
-    found, rates = list[dict[str, Any]](), defaultdict[str, list[float]](list)
+    found = list[dict[str, Any]]()
     with rig(given) as here:
         await measure(here, documents[: given.warm_up], True, given.least)
         for number in range(given.rounds):
             for cleans in (True, False) if number % 2 else (False, True):
                 row = await measure(here, documents, cleans, given.least)
                 found.append(row)
-                rates[row["name"]].append(row["rate"])
                 print(f"{row['name']}: {row['rate']:,.0f} documents/s, {row['snapshots']} snapshots", flush=True)
     rows = [middle([row for row in found if row["name"] == name]) for name in ("without", "with")]
     for row in rows:

@@ -108,19 +108,19 @@ class LostVerdicts:
                     log.warning(UNSEEN, self._topics.verdicts)
                     self._blind = True
                 accepted = known[1].positions if known is not None and judged.last >= known[1].last else None
-                for place, source in waiting.items():
-                    await self._compare(source, accepted, ends[place])
+                for place in waiting:
+                    await self._note(place, accepted, ends[place])
             pause = PAUSE if not waiting or self._judged.keys() != before else min(LONGEST_PAUSE, 2 * pause)
             await asyncio.sleep(pause)
 
-    async def _compare(self, source: SourcePartition, accepted: Mapping[int, int] | None, end: int) -> None:
-        """Compare what was judged with the verdicts.
+    async def _note(self, place: TopicPartition, accepted: Mapping[int, int] | None, end: int) -> None:
+        """Note what was judged of a partition of verdicts. Name a transaction in it that stays open.
 
         Args:
             accepted: positions of source partitions, if all documents before them had a verdict before `end` was read.
-            end: of the partition of verdicts.
+            end: of the partition.
         """
-        place, now, consumer = source.verdicts, time.monotonic(), self._member.consumer
+        now, consumer = time.monotonic(), self._member.consumer
         if (found := self._judged.get(place)) is None:
             if accepted is not None:
                 self._judged[place] = _AllJudged(accepted, end, now)

@@ -83,7 +83,6 @@ class LocalStore:
         self.folder = folder
         self.restored = False
         self._state: str | None
-        self._empty: bool
         self.position: int
         self.changelog: int
         self.time: int
@@ -134,7 +133,7 @@ class LocalStore:
             log.warning("%s is deleted, and read again from the changelog: %s", self.folder, error)
             self._delete()
             return self._opened()
-        self._state, self._empty = place.get("state"), not place
+        self._state = place.get("state")
         self.position, self.changelog, self.time = (place.get(name, 0) for name in ("position", "changelog", "time"))
         return store
 
@@ -144,7 +143,7 @@ class LocalStore:
 
     def _wipe(self, state: str | None, time: int = 0) -> None:
         """Make the store an empty one of these groups. time: when its reading of the changelog begins."""
-        if not self._empty:
+        if self.store.named(PLACE) is not None:  # else it is empty
             self.store.close()
             self._delete()
             self.store = self._opened()
@@ -161,7 +160,6 @@ class LocalStore:
             {"state": self._state, "time": self.time, "position": position, "changelog": self.changelog}
         )
         self.store.write(values, deleted=changes.keys() - values.keys())
-        self._empty = False
 
     async def lacks(self, consumer: AIOKafkaConsumer, changelog: TopicPartition, position: int) -> int:
         """Seek the consumer to the changelog records that are not in the store. Returns how many must be read until the

@@ -192,15 +192,16 @@ class Held:
         with suppress(StreamLshError):
             self._shut()
         # Renamed first: half a folder would be damage, which does not say that the changelog is whole.
+        self._sweep()
         with plainly(self.folder):
-            self._sweep()
             self.folder.rename(self._deleted)
-            self._sweep()
+        self._sweep()
 
     def _sweep(self) -> None:
         """Delete what is left of a folder that was given up."""
-        if self._deleted.exists():
-            shutil.rmtree(self._deleted)
+        with plainly(self._deleted):
+            if self._deleted.exists():
+                shutil.rmtree(self._deleted)
 
     def _anew(self, reason: str, *, whole: bool = False) -> Failed:
         """Delete the folder, see `_delete`. Returns the error for this run; the next run begins with the changelog."""

@@ -213,10 +213,8 @@ def _above(records: Sequence[Record], most: int) -> list[tuple[int, int]]:
     """Number and bytes of the records that are larger than `most`, or whose tombstones may be: these have the headers,
     too."""
     sizes = [
-        max(
-            record_size(record.key, record.value, record.headers),
-            record_size(record.key, None, record.headers) + TOMBSTONE_BYTES if record.headers else 0,
-        )
+        record_size(record.key, None, record.headers)
+        + max(len(record.value or b""), TOMBSTONE_BYTES if record.headers else 0)
         for record in records
     ]
     return [(i, size) for i, size in enumerate(sizes) if size > most]

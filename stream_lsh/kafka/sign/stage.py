@@ -197,12 +197,12 @@ class SignStage(Stage):
                 value = state.encode({self._relay.place(p): (at, note.metadata())})
                 key = state.key_of(self.role, p)
                 sent.append(await self._relay.producer.send(self.topics.state, value, key=key, partition=0))
-        if sent:
-            done, late = await asyncio.wait(sent, timeout=ANSWER_SECONDS)
-            for future in done:
-                future.result()
-            if late:
-                raise Unanswered(f"{self.topics.state} has not acknowledged positions within {ANSWER_SECONDS:.0f} s")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await asyncio.gather(*sent)
+        except TimeoutError:
+            what = f"{self.topics.state} has not acknowledged positions within {ANSWER_SECONDS:.0f} s"
+            raise Unanswered(what) from None
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
         topics = self.topics
